@@ -226,9 +226,10 @@ void FrontendEngine::look() {
 
 std::vector<engine::ModelStatus> FrontendEngine::unserved() const {
   if (link_->session() != 0) return offer_.read()->unserved;
-  return {
-      {"scheduler", "", engine::ModelState::kUnavailable,
-       fmt::format("none of {} takes this frontend", fmt::join(options_.link.schedulers, ", "))}};
+  const std::string why = link_->why_none();
+  return {{"scheduler", "", engine::ModelState::kUnavailable,
+           fmt::format("none of {} takes this frontend{}{}",
+                       fmt::join(options_.link.schedulers, ", "), why.empty() ? "" : ": ", why)}};
 }
 
 absl::Status FrontendEngine::not_here() const {

@@ -104,7 +104,11 @@ std::string Hosts::why_not(uint32_t version, const std::string& name, uint64_t e
                            std::string& cause) const {
   if (version != kVersion) {
     cause = "version";
-    return fmt::format("version {} of the messages, expected {}", version, kVersion);
+    return fmt::format(
+        "it speaks version {} of the messages between parts, and this scheduler version {}, "
+        "expected "
+        "the same release of Fermata everywhere",
+        version, kVersion);
   }
   if (!is_name(name) || name.size() > 256) {
     cause = "name";

@@ -7,7 +7,7 @@
 
 namespace fermata::cluster {
 
-inline constexpr uint32_t kVersion = 2;  // of the messages
+inline constexpr uint32_t kVersion = 3;  // of the messages
 
 // PEM files; all or none. Both sides of a connection show a certificate of the authority.
 struct TlsFiles {

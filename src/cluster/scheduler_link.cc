@@ -50,6 +50,11 @@ uint64_t SchedulerLink::session() const {
   return session_ == nullptr ? 0 : session_->number;
 }
 
+std::string SchedulerLink::why_none() const {
+  const std::lock_guard lock(mutex_);
+  return why_none_;
+}
+
 void SchedulerLink::say(uint64_t session, absl::FunctionRef<void(Asked&)> add) {
   std::shared_ptr<Session> to;
   {
@@ -61,7 +66,6 @@ void SchedulerLink::say(uint64_t session, absl::FunctionRef<void(Asked&)> add) {
 }
 
 void SchedulerLink::run() {
-  std::string said;
   auto pause = kFirstLook;
   while (true) {
     std::string why;
@@ -73,8 +77,8 @@ void SchedulerLink::run() {
       why += fmt::format("{}{}: {}", why.empty() ? "" : "; ", address, message(ended));
     }
     std::unique_lock lock(mutex_);
-    if (!stopping_ && !served && why != said) {
-      said = why;
+    if (!stopping_ && !served && why != why_none_) {
+      why_none_ = why;
       spdlog::warn("no scheduler: {}; it is tried again", why);
     }
     pause = served ? kFirstLook : std::min(2 * pause, kLastLook);

@@ -40,6 +40,7 @@ class SchedulerLink {
 
   // Of the scheduler that is there; 0: none.
   uint64_t session() const;
+  std::string why_none() const;  // when there was none last; empty: nothing was tried in vain yet
   // To that session's scheduler; nothing, where it has ended.
   void say(uint64_t session, absl::FunctionRef<void(Asked&)> add);
 
@@ -61,6 +62,7 @@ class SchedulerLink {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;
+  std::string why_none_;
   std::shared_ptr<Channel> control_;
   std::shared_ptr<Session> session_;
   std::thread thread_;

@@ -13,6 +13,7 @@
 
 #include "cluster/frontend_engine.h"
 #include "cluster/hosts.h"
+#include "cluster/listener.h"
 #include "cluster/worker.h"
 #include "engine/fixture.h"
 #include "places/places.h"
@@ -245,6 +246,31 @@ TEST_F(Frontends, WhatWaitsIsAskedOfTheNextScheduler) {
   const engine::ReplyPart answer = take(std::move(reply));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
   EXPECT_THAT(values(answer), ElementsAre(20));
+}
+
+// Readiness says it to whoever asks.
+TEST(Frontend, SaysWhyNoSchedulerTakesIt) {
+  Listener listener({});
+  const auto refuse = [](const Frame& first, const std::shared_ptr<Channel>& channel) {
+    EXPECT_EQ(first.message.frontend().version(), kVersion);
+    Message answer;
+    answer.mutable_refused()->set_why("it speaks another version");
+    (void)channel->send(answer);
+    channel->cut();
+  };
+  ASSERT_TRUE(listener.listen("127.0.0.1", 0, refuse).ok());
+  const auto frontend = *FrontendEngine::make(
+      {.link = {.schedulers = {fmt::format("127.0.0.1:{}", listener.port())}, .name = "front"},
+       .host = "127.0.0.1"});
+  const auto end = std::chrono::steady_clock::now() + kWait;
+  while (frontend->unserved().at(0).reason.find("another version") == std::string::npos) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end) << frontend->unserved().at(0).reason;
+    std::this_thread::yield();
+  }
+  EXPECT_THAT(frontend->unserved().at(0).reason,
+              HasSubstr("it refuses this frontend: it speaks another version"));
+  listener.close();
+  listener.wait();
 }
 
 TEST_F(Frontends, ADeadlineIsKeptWithoutAScheduler) {

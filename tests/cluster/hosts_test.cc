@@ -202,7 +202,16 @@ TEST(Hosts, WhoDoesNotFitIsToldWhy) {
     Stranger stranger(port);
     return stranger.ask(stranger.hello(version, type, count))->message.refused().why();
   };
-  EXPECT_THAT(why(kVersion + 1, "far"), HasSubstr("version 3"));
+  const std::string ours = fmt::format("this scheduler version {}", kVersion);
+  for (const uint32_t other : {kVersion - 1, kVersion + 1}) {
+    const std::string theirs = fmt::format("it speaks version {} of the messages", other);
+    EXPECT_THAT(why(other, "far"), testing::AllOf(HasSubstr(theirs), HasSubstr(ours)));
+    Message frontend;
+    frontend.mutable_frontend()->set_version(other);
+    frontend.mutable_frontend()->set_name("stranger");
+    EXPECT_THAT(Stranger(port).ask(frontend)->message.refused().why(),
+                testing::AllOf(HasSubstr(theirs), HasSubstr(ours)));
+  }
   EXPECT_THAT(why(kVersion, "near"), HasSubstr("no remote type 'near'"));
   EXPECT_THAT(why(kVersion, "far", 0), HasSubstr("there already"));
   Stranger first(port);
