@@ -78,7 +78,9 @@ void frontend_hears(const cluster::Frame& frame) {
   }
   for (const cluster::Reply& each : frame.message.told().replies()) {
     if (auto reply = cluster::read_reply(each); reply.ok()) {
-      requests.told(each.key(), *std::move(reply), Time());
+      requests.told(each.key(),
+                    {*std::move(reply), {each.answered_by().begin(), each.answered_by().end()}},
+                    Time());
     }
   }
   const auto offer = cluster::read_offered(frame.message.told().offered());

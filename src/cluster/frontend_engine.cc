@@ -194,7 +194,8 @@ void FrontendEngine::told(const Told& told) {
       reply = engine::ReplyPart{.status = internal("{}", message(reply.status())),
                                 .why = {.outcome = engine::Outcome::kFailed}};
     }
-    requests_.told(each.key(), *std::move(reply), now);
+    HeldAnswers::Subsets answered_by(each.answered_by().begin(), each.answered_by().end());
+    requests_.told(each.key(), {*std::move(reply), std::move(answered_by)}, now);
   }
 }
 

@@ -16,6 +16,7 @@ namespace fermata::cluster {
 // thread-safe.
 class HeldAnswers {
  public:
+  using Subsets = std::vector<plan::Subset>;
   // `ensemble` null: one model answers each item.
   HeldAnswers(uint32_t items, std::shared_ptr<const engine::EnsembleService> ensemble);
 
@@ -23,11 +24,13 @@ class HeldAnswers {
   void put(uint32_t first, uint32_t items, std::vector<Tensor> outputs);
   // Of one item, by a base model. INTERNAL where that is no answer of the ensemble.
   absl::Status put_answer(uint32_t model, uint32_t item, std::vector<Tensor> outputs);
-  // Every item has been answered; of an ensemble by any of its base models.
-  bool whole() const;
-  // Of all items, one after the other, when they are whole; of an ensemble aggregated from what has
-  // come. `used`: the base models whose answers are in it. Once.
-  absl::StatusOr<std::vector<Tensor>> join(plan::Subset& used);
+  // INTERNAL where that cannot be whose answers count, by item.
+  absl::Status check(const Subsets& answered_by) const;
+  // Every item has been answered; of an ensemble by all of those of its base models.
+  bool whole(const Subsets& answered_by) const;
+  // Of all items, one after the other, when they are whole; of an ensemble aggregated from those
+  // answers. Once.
+  absl::StatusOr<std::vector<Tensor>> join(const Subsets& answered_by);
 
  private:
   struct Piece {

@@ -97,9 +97,12 @@ absl::StatusOr<HeldRequests::Wanted> HeldRequests::fetch(const Items& of) {
   }
   const Request& request = held->of;
   Wanted wanted{request.request.inputs, request.request.parameters};  // which nothing changes
-  if (request.ensemble != nullptr && !request.ensemble->same_inputs) {
+  if (request.ensemble != nullptr) {
     ASSIGN_OR_RETURN(const uint32_t model, base_model(request, of.model));
-    wanted.inputs = request.ensemble->inputs_of(model, wanted.inputs);
+    wanted.numbers = request.ensemble->model->width();
+    if (!request.ensemble->same_inputs) {
+      wanted.inputs = request.ensemble->inputs_of(model, wanted.inputs);
+    }
   }
   if (!request.variant->signature.batches) return wanted;
   for (Tensor& tensor : wanted.inputs) {
@@ -115,9 +118,7 @@ absl::Status HeldRequests::put(Held& held, const Items& of, std::vector<Tensor> 
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const uint32_t model, base_model(held.of, of.model));
-  const absl::Status fits = held.answers.put_answer(model, of.first, std::move(outputs));
-  if (!fits.ok()) held.failure = fits;  // others of its models may answer
-  return absl::OkStatus();
+  return held.answers.put_answer(model, of.first, std::move(outputs));
 }
 
 // What the model that ran it has given, of those that answer the request.
@@ -165,8 +166,8 @@ bool HeldRequests::take(const Items& of, const Ran& ran, Read read) {
     if (it == in.held.end()) return false;
     if (good.ok()) good = put(*held, of, *std::move(outputs));
     if (good.ok()) {
-      if (!held->ends_itself() && !(held->told.has_value() && held->answers.whole())) return true;
-      if (!held->told.has_value()) held->told = as_it_ran(held->of, of, ran);
+      if (!held->ends_itself() && !(held->told.has_value() && held->whole())) return true;
+      if (!held->told.has_value()) held->told = Word{as_it_ran(held->of, of, ran), {}};
     }
     in.held.erase(it);
   }
@@ -178,27 +179,26 @@ bool HeldRequests::take(const Items& of, const Ran& ran, Read read) {
   return true;
 }
 
-void HeldRequests::told(uint64_t key, engine::ReplyPart reply, Time now) {
+void HeldRequests::told(uint64_t key, Word word, Time now) {
   Shard& of = shard(key);
   std::shared_ptr<Held> held;
+  absl::Status good;
   {
     const std::lock_guard lock(of.mutex);
     const auto it = of.held.find(key);
     if (it == of.held.end()) return;
-    it->second->told = std::move(reply);
-    it->second->told_at = now;
-    const bool answered = it->second->told->status.ok();
-    if (answered && !it->second->answers.whole() && it->second->failure.ok()) return;
+    Held& own = *it->second;
+    own.told = std::move(word);
+    own.told_at = now;
+    if (own.told->reply.status.ok()) {
+      good = own.answers.check(own.told->answered_by);
+      if (good.ok() && !own.whole()) return;
+    }
     held = std::move(it->second);
     of.held.erase(it);
   }
-  if (held->told->status.ok() && !held->answers.whole()) {
-    return refuse(*held,
-                  internal("no base model of '{}' answered: {}", held->of.request.service,
-                           message(held->failure)),
-                  engine::Outcome::kFailed);
-  }
-  answer(*held);
+  if (good.ok()) return answer(*held);
+  refuse(*held, internal("a scheduler's wrong reply: {}", message(good)), engine::Outcome::kFailed);
 }
 
 bool HeldRequests::cancel(uint64_t key) {
@@ -283,14 +283,13 @@ size_t HeldRequests::size() const {
 }
 
 void HeldRequests::answer(Held& held) {
-  engine::ReplyPart reply = held.told ? *std::move(held.told) : engine::ReplyPart();
+  Word word = held.told ? *std::move(held.told) : Word();
+  engine::ReplyPart& reply = word.reply;
   if (reply.version.empty()) reply.version = held.of.variant->version;
   reply.model = held.of.request.service;
   reply.id = held.of.request.id;
   if (reply.status.ok()) {
-    plan::Subset used = 0;
-    auto joined = held.answers.join(used);
-    if (used != 0) reply.why.variant = held.of.ensemble->name_of(used);
+    auto joined = held.answers.join(word.answered_by);
     if (joined.ok()) {
       reply.outputs = *std::move(joined);
     } else {
@@ -303,7 +302,7 @@ void HeldRequests::answer(Held& held) {
 }
 
 void HeldRequests::refuse(Held& held, absl::Status why, engine::Outcome outcome) {
-  held.told = engine::ReplyPart{.status = std::move(why), .why = {.outcome = outcome}};
+  held.told = Word{{.status = std::move(why), .why = {.outcome = outcome}}, {}};
   answer(held);
 }
 

@@ -51,6 +51,7 @@ class HeldRequests {
   struct Wanted {
     std::vector<Tensor> inputs;
     std::string parameters;
+    uint32_t numbers = 0;  // as Given has it
   };
   // Of a request, for the model that the worker runs.
   struct Items {
@@ -74,8 +75,13 @@ class HeldRequests {
   };
   // False: nobody waits for them.
   bool take(const Items& of, const Ran& ran, Read read);
-  // The scheduler has ended it: with what workers send, or a status.
-  void told(uint64_t key, engine::ReplyPart reply, Time now);
+  // The scheduler has ended it: with what workers send, of an ensemble those base models by item,
+  // or a status.
+  struct Word {
+    engine::ReplyPart reply;
+    HeldAnswers::Subsets answered_by;
+  };
+  void told(uint64_t key, Word word, Time now);
   // False: it has ended.
   bool cancel(uint64_t key);
 
@@ -96,13 +102,14 @@ class HeldRequests {
     uint64_t session = 0;  // of the scheduler that was asked last
     uint32_t asked = 0;    // times
     bool fetched = false, again = false;
-    std::optional<engine::ReplyPart> told;  // by the scheduler: it has been answered
+    std::optional<Word> told;  // by the scheduler: it has been answered
     Time told_at;
     HeldAnswers answers;
-    absl::Status failure;  // of an ensemble: of a base model whose answer was none
 
-    // No scheduler needs to say so. Of an ensemble it does, since other models may answer too.
-    bool answered() const { return of.ensemble == nullptr && answers.whole(); }
+    // Of an ensemble it has to be known whose answers are waited for.
+    bool whole() const { return told ? answers.whole(told->answered_by) : answered(); }
+    // No scheduler needs to say so.
+    bool answered() const { return of.ensemble == nullptr && answers.whole({}); }
     // Nor is there anybody who wants to know what it has to say, or one who can.
     bool ends_itself() const {
       return answered() && (!of.request.explain || again || session == 0);

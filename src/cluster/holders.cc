@@ -126,7 +126,7 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
   if (!frame.ok()) {
     lose(address);
     for (const int at : asked.parts)
-      to.parts[static_cast<size_t>(at)] = cut_off(address, frame.status());
+      to.parts[static_cast<size_t>(at)].status = cut_off(address, frame.status());
     return;
   }
   to.bytes += frame->bytes;
@@ -135,13 +135,13 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
     const auto at = static_cast<size_t>(asked.parts[i]);
     const Given& given = frame->message.inputs().given(static_cast<int>(i));
     if (given.code() != 0) {
-      to.parts[at] =
+      to.parts[at].status =
           absl::Status(static_cast<absl::StatusCode>(std::min(given.code(), 16u)), given.why());
       continue;
     }
     auto request = read_inputs(batch.parts(asked.parts[i]), given.tensors(), given.parameters(),
                                signature, tensors);
-    to.parts[at] = request.status();
+    to.parts[at] = {request.status(), given.numbers()};
     if (request.ok()) requests[at] = *std::move(request);
   }
 }
@@ -174,7 +174,7 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
   received.run.to_the_end = batch.to_the_end();
   received.run.limit = Duration::nanos(static_cast<int64_t>(batch.limit_nanos()));
   for (size_t i = 0; i < parts; ++i) {
-    if (!fetched.parts[i].ok()) continue;
+    if (!fetched.parts[i].status.ok()) continue;
     ASSIGN_OR_RETURN(received.run.parts.emplace_back(),
                      part_of(batch.parts(static_cast<int>(i)), received.requests[i], now));
   }

@@ -23,8 +23,12 @@ class Holders {
 
   // A batch as far as its inputs have come: `batch.run` has those parts, in order.
   struct Fetched {
+    struct Part {
+      absl::Status status;   // not OK: it is not in the batch
+      uint32_t numbers = 0;  // as Given has it
+    };
     ReceivedBatch batch;
-    std::vector<absl::Status> parts;  // of the message, each; not OK: it is not in the batch
+    std::vector<Part> parts;  // of the message, each
     uint64_t bytes = 0;
   };
   // Blocks for at most some seconds. INVALID_ARGUMENT where the message makes no sense.

@@ -13,7 +13,7 @@ namespace fermata::cluster {
 namespace {
 
 constexpr uint64_t kLongestNanos = uint64_t{1} << 50;  // what is believed of a run
-constexpr Duration kTakes = Duration::seconds(5);   // a worker its inputs, or it is gone
+constexpr Duration kTakes = Duration::seconds(5);      // a worker its inputs, or it is gone
 
 HeldRequests::Items items_of(const Piece& piece) {
   return {piece.key(), piece.first(), piece.items(), piece.model()};
@@ -74,6 +74,7 @@ absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
       continue;
     }
     given.set_parameters(wanted->parameters);
+    given.set_numbers(wanted->numbers);
     for (const Tensor& tensor : wanted->inputs) out.add(tensor, *given.add_tensors());
   }
   RETURN_IF_ERROR(out.check());

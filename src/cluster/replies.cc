@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "engine/composite/base_answers.h"
 
 namespace fermata::cluster {
 namespace {
@@ -77,6 +78,7 @@ void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to) {
   if (!reply.status.ok()) to.set_why(std::string(message(reply.status)));
   to.set_version(reply.version);
   write_explanation(reply.why, *to.mutable_explanation());
+  for (const plan::Subset item : engine::answered_by(reply.outputs)) to.add_answered_by(item);
 }
 
 absl::StatusOr<engine::ReplyPart> read_reply(const Reply& from) {

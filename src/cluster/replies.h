@@ -18,7 +18,8 @@ void write_submit(uint64_t key, const engine::InferRequest& request,
 void write_learned(uint64_t key, const std::vector<policy::Estimate>& by_item, Learned& to);
 std::vector<policy::Estimate> read_learned(const Learned& from);
 
-// A scheduler's reply: without the outputs, which workers have sent to the frontend.
+// A scheduler's reply: without the outputs, which workers have sent to the frontend; of an ensemble
+// with whose answers are to be put together there.
 void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to);
 // Without what the frontend knows itself. INVALID_ARGUMENT says what no scheduler sends.
 absl::StatusOr<engine::ReplyPart> read_reply(const Reply& from);

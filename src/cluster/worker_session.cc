@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "cluster/messages.h"
+#include "engine/composite/base_answers.h"
 #include "engine/execute/absence.h"
 
 namespace fermata::cluster {
@@ -21,6 +22,13 @@ bool is_away(const engine::BatchResult& result) {
   return absl::c_any_of(result.parts, [](const auto& part) {
     return engine::absence_of(part.status()) == engine::Absence::kAway;
   });
+}
+
+// What an ensemble cannot use is a failure of its base model.
+absl::Status check_numbers(const std::vector<Tensor>& outputs, uint32_t numbers) {
+  if (numbers == 0) return absl::OkStatus();
+  if (outputs.size() != 1) return internal("its answer has {} outputs, expected 1", outputs.size());
+  return engine::numbers_of(outputs.front(), numbers).status();
 }
 
 void await(engine::Executor& executor, VariantId variant) {
@@ -116,12 +124,14 @@ absl::Status WorkerSession::run_elsewhere(Channel& channel, uint32_t slot, const
   engine::BatchResult result = ran;
   result.parts.clear();
   auto next = ran.parts.begin();
-  for (const absl::Status& part : fetched->parts) {
-    if (part.ok()) {
-      result.parts.push_back(std::move(*next++));
-    } else {
-      result.parts.emplace_back(part);
+  for (const auto& [status, numbers] : fetched->parts) {
+    if (!status.ok()) {
+      result.parts.emplace_back(status);
+      continue;
     }
+    auto& part = result.parts.emplace_back(std::move(*next++));
+    const absl::Status fine = part.ok() ? check_numbers(*part, numbers) : absl::OkStatus();
+    if (!fine.ok()) part = fine;
   }
   result.moved = fetched->bytes + holders_[slot]->bring(asked, variant, result);
   return channel.send(write_ended(asked.number(), result.started - came, result).message);

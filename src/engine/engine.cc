@@ -77,7 +77,11 @@ const char* why_not_elsewhere(const ServiceOptions& service) {
       !service.variants->evidence->extractor.empty()) {
     return "a model extracts its evidence";
   }
-  return service.ensemble ? "it is an ensemble" : nullptr;
+  if (!service.ensemble) return nullptr;
+  const EnsembleOptions& own = *service.ensemble;
+  if (!own.predictor.empty()) return "a model predicts how difficult its queries are";
+  if (own.selector != Selector::kNone) return "its `selector` looks at its queries";
+  return own.meta.empty() ? nullptr : "a model puts its answers together";
 }
 
 // What needs inputs where requests are scheduled.

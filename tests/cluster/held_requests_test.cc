@@ -48,7 +48,7 @@ class Held : public ::testing::Test {
         });
   }
   void tell(uint64_t key, absl::Status status = absl::OkStatus(), Time now = Time()) {
-    requests.told(key, {.status = std::move(status), .version = "2"}, now);
+    requests.told(key, {{.status = std::move(status), .version = "2"}, {}}, now);
   }
   void look(Time now) {
     requests.look(now, 1, asks, [this](uint64_t key) { gave_up.push_back(key); });

@@ -106,7 +106,7 @@ TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
   Holders holders({}, lookout_);
   const auto fetched = holders.fetch(batch, variant, monotonic_now());
   ASSERT_TRUE(fetched.ok()) << fetched.status();
-  ASSERT_TRUE(fetched->parts[0].ok()) << fetched->parts[0];
+  ASSERT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
   requests_.lost(1);
   holders.end();
   EXPECT_FALSE(holders.fetch(batch, variant, monotonic_now()).ok());

@@ -4,6 +4,7 @@ import concurrent.futures
 import io
 import json
 import re
+import shutil
 import urllib.error
 import urllib.request
 
@@ -15,6 +16,9 @@ import tritonclient.utils
 from onnx import TensorProto, helper
 from parts import CONFIG, LIMIT_S, QUIET_MS, Parts
 from PIL import Image
+from test_ensembles import MANY
+from test_ensembles import REAL as ENSEMBLES
+from test_ensembles import folder as fitted  # noqa: F401
 from test_pipelines import CONFIG as PIPELINES
 from test_pipelines import write_model, write_repository
 
@@ -162,7 +166,7 @@ def test_operators_run_at_the_frontend(both):
 
 def test_what_cannot_be_in_time_is_rejected_before_it_runs(both):
     code, text = ask(both.frontend, "chain", {"x": [[1, 2]]}, timeout_us=1)
-    assert code == 504 and "the stages that are left are expected to" in text
+    assert code == 504 and "the stages that have not run are expected to" in text
 
 
 def test_stages_are_no_services_of_clients(both):
@@ -223,3 +227,83 @@ def test_evidence_is_found_by_the_frontend(tmp_path):
         made.check_no_tensor_passed()
     finally:
         made.end()
+
+
+def ensembles(*names, more=""):
+    """Those of the tests of ensembles, as far as no other model runs for them."""
+    text = ENSEMBLES[ENSEMBLES.index("services:"):].replace("{{", "{").replace("}}", "}").replace(", predictor: score", "")
+    rows = {name: re.search(rf"(?ms)^  {name}: .*?\}}\n", text).group() for name in names}
+    return "services:\n" + "".join(rows.values()) + more
+
+
+def both_of(folder, fitted, services):  # noqa: F811
+    (folder / "repository").symlink_to(fitted / "models")
+    for profile in fitted.iterdir():
+        if profile.is_dir() and profile.name != "models":
+            (folder / profile.name).symlink_to(profile)
+    return Both(folder, services)
+
+
+@pytest.fixture(scope="module")
+def together(fitted, tmp_path_factory):  # noqa: F811
+    """There is time for every base model."""
+    holder = """\
+  holder: {kind: pipeline, stages: [{name: only, model: base-log}]}
+  through: {kind: ensemble, models: [{service: holder}, base-table], slo_ms: 60000, profile: through}
+"""
+    folder = tmp_path_factory.mktemp("together")
+    shutil.copytree(fitted / "fragile", folder / "through")
+    profile = folder / "through" / "profile.json"
+    profile.write_text(profile.read_text().replace("base-log", "holder"))
+    made = both_of(folder, fitted, ensembles("average", "weighted", "vote", "fragile", "brittle", more=holder))
+    yield made
+    made.end()
+
+
+WEIGHTS = {"base-plain": 1, "base-log": 2, "base-table": 5}
+
+
+def together_of(one, service, members, row):
+    """What an ensemble makes of these base models' answers for one item."""
+    answers = numpy.array([ask(one, member, {"x": [row]})[0]["y"][0] for member in members])
+    if service == "vote":
+        answers = numpy.eye(2)[answers.argmax(axis=1)]
+    weights = [WEIGHTS[member] for member in members] if service == "weighted" else None
+    return numpy.average(answers, axis=0, weights=weights)
+
+
+@pytest.mark.parametrize("service", ["average", "weighted", "vote"])
+@pytest.mark.parametrize("x, failing", [([1, 2], []), ([2.7, 2.2], []), ([-2, 3], ["base-log"]), ([20, 3], ["base-table"]),
+                                        ([-20, 3], ["base-log", "base-table"])])
+def test_answers_of_ensembles_are_of_the_base_models_that_are_said(together, service, x, failing):
+    """Outputs and the scheduler's word come different ways; what is no number the scheduler hears of, and asks others."""
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        replies = [pool.submit(ask, together.frontend, service, {"x": [x]}) for _ in range(30)]
+    expected = {}
+    for outputs, why in (reply.result() for reply in replies):
+        members = why["variant"]
+        assert not set(members.split("+")) & set(failing)
+        if members not in expected:
+            expected[members] = together_of(together.one, service, members.split("+"), x)
+        assert outputs["y"][0] == pytest.approx(expected[members], rel=1e-5)
+    together.check_no_tensor_passed()
+
+
+def test_each_item_of_an_ensembles_request_is_a_query_of_its_own(together):
+    every = [["base-plain"], ["base-log"], ["base-table"], ["base-plain", "base-log"], ["base-plain", "base-table"],
+             ["base-log", "base-table"], ["base-plain", "base-log", "base-table"]]
+    possible = [[together_of(together.one, "weighted", members, row) for members in every] for row in MANY]
+    for _ in range(20):
+        outputs, _ = ask(together.frontend, "weighted", {"x": MANY})
+        for row, own in zip(outputs["y"], possible, strict=True):
+            assert any(row == pytest.approx(each, rel=1e-5) for each in own)
+
+
+@pytest.mark.parametrize("service, x", [("fragile", [-20, 3]), ("brittle", [20, 3]), ("through", [2, 3]), ("through", [-2, 3])])
+def test_ensembles_that_fail_and_members_that_are_services(together, service, x):
+    first, second = ask(together.one, service, {"x": [x]})
+    own_first, own_second = ask(together.frontend, service, {"x": [x]})
+    assert own_first == first
+    if isinstance(first, int):
+        assert own_second == second
+    together.check_no_tensor_passed()

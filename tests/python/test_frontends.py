@@ -162,7 +162,12 @@ def test_a_frontend_without_a_scheduler_says_so_and_keeps_deadlines(parts):
     ("  one:\n    kind: pipeline\n    slo_ms: 60000\n    adapter: {interval_s: 1, alpha: 1000}\n"
      "    stages: [{name: a, variants: [{model: gather, accuracy: 0.5}]}]\n", "it has an adapter"),
     ("  one:\n    kind: stream\n    slo_ms: 500\n    variants: [{service: gather, input_size: 256, accuracy: 0.5}]\n", "it is a stream"),
-    ("  one: {kind: ensemble, models: [gather], slo_ms: 500, profile: none}\n", "it is an ensemble"),
+    ("  one: {kind: ensemble, models: [gather], slo_ms: 500, profile: none, predictor: gather}\n",
+     "a model predicts how difficult its queries are"),
+    ("  one: {kind: ensemble, models: [gather], slo_ms: 500, profile: none, selector: {kind: gating, model: gather}}\n",
+     "its `selector` looks at its queries"),
+    ("  one: {kind: ensemble, models: [gather], slo_ms: 500, profile: none, aggregation: stacking, meta: gather}\n",
+     "a model puts its answers together"),
 ])
 def test_what_needs_inputs_at_the_scheduler_is_refused(parts, services, expected):
     all_of = parts()

@@ -8,6 +8,7 @@
 #include "absl/algorithm/container.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/composite/base_answers.h"
 #include "engine/composite/ensemble_files.h"
 #include "engine/execute/items.h"
 #include "engine/threads/background_thread.h"
@@ -103,24 +104,12 @@ class EnsembleModel::Impl {
     query.done(unknown(query.items));
   }
 
-  absl::StatusOr<std::vector<float>> numbers(const Tensor& answer) const {
-    ASSIGN_OR_RETURN(std::vector<float> values, as_floats(answer));
-    if (values.size() != profile.width) {
-      return error(absl::StatusCode::kInternal, "its answer has {} numbers, expected {}",
-                   values.size(), profile.width);
-    }
-    const auto odd = absl::c_find_if(values, [](float v) { return !std::isfinite(v); });
-    if (odd == values.end()) return values;
-    return error(absl::StatusCode::kInternal, "its answer has {} at place {}, expected numbers",
-                 std::isnan(*odd) ? "NaN" : "infinity", odd - values.begin());
-  }
-
   void combine(std::vector<std::optional<Tensor>> answers, Combined done) {
     Numbers outputs(answers.size());
     plan::Subset used = 0;
     for (size_t k = 0; k < answers.size(); ++k) {
       if (!answers[k]) continue;
-      auto values = numbers(*answers[k]);
+      auto values = numbers_of(*answers[k], profile.width);
       FERMATA_CHECK(values.ok());
       outputs[k] = *std::move(values);
       used |= estimate::only(static_cast<uint32_t>(k));
@@ -318,7 +307,7 @@ void EnsembleModel::score(std::shared_ptr<const std::vector<Tensor>> inputs, uin
 void EnsembleModel::stop_scoring() { impl_->predicting.reset(); }
 
 absl::Status EnsembleModel::check_answer(const Tensor& answer) const {
-  return impl_->numbers(answer).status();
+  return numbers_of(answer, width()).status();
 }
 
 void EnsembleModel::combine(std::vector<std::optional<Tensor>> answers, Combined done) {

@@ -4,6 +4,7 @@
 #include "absl/algorithm/container.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/composite/base_answers.h"
 #include "engine/composite/ensemble_service.h"
 #include "engine/schedule/driver_state.h"
 
@@ -22,14 +23,14 @@ void Driver::join_query(const Part& part, InFlight& running, BatchPart& wanted) 
   running.shares.back().lost = query->answers[model].lost;
   wanted.alone = wanted.last = query->answers[model].lost > 0;
   wanted.outputs = &ensemble.outputs[model];
-  if (ensemble.same_inputs) return;
+  if (ensemble.same_inputs || wanted.elsewhere != nullptr) return;
   std::vector<Tensor>& inputs = query->answers[model].inputs;
   inputs = ensemble.inputs_of(model, part.job->request().inputs);
   wanted.inputs = &inputs;
 }
 
-// What is no numbers is a failure of the base model: others are asked. Who has the outputs
-// elsewhere finds that. On the worker's thread.
+// What is no numbers is a failure of the base model: others are asked. Where answers are elsewhere,
+// the worker has found that. On the worker's thread.
 void Driver::take_answer(InFlight& running, size_t at, absl::StatusOr<std::vector<Tensor>> answer) {
   InFlight::Share& share = running.shares[at];
   if (answer.ok() && share.job->request().elsewhere == nullptr) {
@@ -101,7 +102,8 @@ void Driver::conclude(const policy::Concluded& concluded, Time now) {
                                            job->route().service, message(failed->failure))),
                   run);
   } else if (!job->ended() && job->request().elsewhere != nullptr) {
-    job->answered(index, Outputs(), run);  // they are put together where they are
+    run.ensemble->how.ran &= query.join.taken();
+    job->answered(index, Outputs{answered_by(run.ensemble->how.ran)}, run);
   } else if (!job->ended()) {
     // The variant that ran first is alive as long as the job's route is.
     query.join.aggregate(*job->route().ensemble->model, concluded.ran, std::move(run),
