@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shutil
+import time
 import urllib.error
 import urllib.request
 
@@ -73,6 +74,15 @@ class Both:
         self.parts.worker(self.scheduler)
         self.scheduler.await_metric(2, "fermata_worker_serving")
         self.frontend.await_ready()
+
+    def await_known(self, model):
+        """By the frontend, which is ready only when there are workers."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                return urllib.request.urlopen(f"http://{self.frontend.http}/v2/models/{model}", timeout=LIMIT_S).close()
+            except urllib.error.HTTPError as error:
+                assert time.monotonic() < end, error.read()
 
     def check_no_tensor_passed(self):
         assert self.scheduler.metric("fermata_frontend_requests_total", frontend="frontend") > 0
@@ -215,6 +225,7 @@ def test_evidence_is_found_by_the_frontend(tmp_path):
     numpy.save(tmp_path / "features.npy", numpy.stack([labels, labels], 1).astype(numpy.float32))
     made = Both(tmp_path, EVIDENCE, worker=False)
     try:
+        made.await_known("seen")
         with concurrent.futures.ThreadPoolExecutor() as pool:
             asked = [pool.submit(ask, made.frontend, "seen", {"x": x}) for x in ([[0, 0]], [[1, 1]], [[1, 1], [0, 0]])]
             made.scheduler.await_metric(3, "nv_inference_pending_request_count", model="seen")
