@@ -1,5 +1,7 @@
 """Frontends, schedulers and workers as processes of their own: they serve, and any of them may die."""
 
+import socket
+import struct
 import threading
 import time
 
@@ -175,3 +177,26 @@ def test_what_needs_inputs_at_the_scheduler_is_refused(parts, services, expected
     scheduler = all_of.start("scheduler", "scheduler", "--config", all_of.config)
     assert scheduler.process.wait(LIMIT_S) == 2
     assert expected in scheduler.log.read_text(), scheduler.log.read_text()
+
+
+def refuse(server, why):
+    """As a scheduler does, whoever comes next: a frame of one message, Refused."""
+    channel, _ = server.accept()
+    with channel:
+        channel.recv(4096)
+        refused = b"\x0a" + bytes([len(why)]) + why
+        message = b"\x1a" + bytes([len(refused)]) + refused
+        channel.sendall(b"FMC1" + struct.pack("<IQ", len(message), 0) + message)
+
+
+@pytest.mark.parametrize("part, refusal", [("worker", "it refuses this host: "), ("frontend", "it refuses this frontend: ")])
+def test_a_part_of_another_release_says_what_the_scheduler_said(parts, part, refusal):
+    all_of = parts()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(LIMIT_S)
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        started = all_of.start(part, part, "--config", all_of.config, "--name", part, "--scheduler", address)
+        end = time.monotonic() + LIMIT_S
+        while refusal + "it speaks version 2" not in started.log.read_text():
+            assert time.monotonic() < end, started.log.read_text()
+            refuse(server, b"it speaks version 2")
