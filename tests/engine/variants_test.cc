@@ -165,6 +165,18 @@ TEST(VariantsServices, WhatIsNotKnownOfAnItemChangesNothing) {
   EXPECT_TRUE(h.ask(h.service, {1, 1, 1, 1}, {{0, 9, 0}}).status.ok());
 }
 
+// Of another process, that is. An answer is made of each item's.
+TEST(VariantsServices, EvidenceIsOfAllItemsAndOfAllClasses) {
+  const Hand h;
+  const policy::Evidence sure = {9, 0, 0};
+  EXPECT_TRUE(h.service->fits({sure, sure}, 2));
+  EXPECT_FALSE(h.service->fits({}, 2));
+  EXPECT_FALSE(h.service->fits({sure}, 2));
+  EXPECT_FALSE(h.service->fits({sure, sure, sure}, 2));
+  EXPECT_FALSE(h.service->fits({sure, policy::Evidence{9, 0}}, 2));
+  EXPECT_FALSE(h.service->fits({sure, policy::Difficulty{}}, 2));
+}
+
 // The evidence is right more often than either variant, so it answers as soon as it is told; the
 // first item has found the worker idle before.
 TEST(VariantsServices, EvidenceThatKnowsBetterAnswersByItself) {

@@ -121,6 +121,13 @@ policy::ServiceInfo VariantsService::info_for(const std::vector<KeyId>& keys) co
   return known;
 }
 
+bool VariantsService::fits(const std::vector<policy::Estimate>& by_item, uint32_t items) const {
+  return by_item.size() == items && absl::c_all_of(by_item, [this](const auto& estimate) {
+           const auto* counts = std::get_if<policy::Evidence>(&estimate);
+           return counts != nullptr && counts->size() == info.prior.size();
+         });
+}
+
 std::vector<Tensor> VariantsService::short_circuit(const policy::Evidence& counts) const {
   estimate::Belief belief;
   belief.set(info.prior, std::span<const uint32_t>(counts));

@@ -20,6 +20,8 @@ struct VariantsService final : Composite {
   policy::VariantsInfo info;
   EvidenceModel* evidence = nullptr;  // null: none; outlives every job
 
+  // Whether this may be what the data of a request of so many items say: counts by class of each.
+  bool fits(const std::vector<policy::Estimate>& by_item, uint32_t items) const;
   policy::ServiceInfo info_for(const std::vector<KeyId>& keys) const override;
   // The answer of the evidence model itself (5.3.1), for one item: the posterior where the
   // variants give scores by class, the likeliest class where they give a class. Only where

@@ -46,14 +46,10 @@ std::shared_ptr<Job> Driver::job_of(JobId id) const {
 void Driver::learned(JobId id, std::vector<policy::Estimate> by_item) {
   post([this, id, by_item = std::move(by_item)]() mutable {
     std::shared_ptr<Job> job = job_of(id);
-    if (job == nullptr || job->route().variants == nullptr) return;
-    const size_t classes = job->route().variants->info.prior.size();
-    const bool fits = absl::c_all_of(by_item, [classes](const policy::Estimate& estimate) {
-      const auto* evidence = std::get_if<policy::Evidence>(&estimate);
-      return evidence != nullptr && evidence->size() == classes;
-    });
+    const VariantsService* of = job == nullptr ? nullptr : job->route().variants;
+    if (of == nullptr || !of->fits(by_item, job->items())) return;
     Learned learned_of{std::move(job), std::move(by_item)};
-    if (fits) learned(learned_of, monotonic_now());
+    learned(learned_of, monotonic_now());
   });
 }
 
