@@ -115,6 +115,38 @@ TEST_F(Copies, GoWithTheirNursery) {
   for (const int end : question) close(end);
 }
 
+// What opens a hostile model may say anything: that every process of this user is its child (-1, in
+// 32 bits), that one is which is another's, or that it is itself. Each is looked at, and one more
+// that comes too late.
+TEST_F(Copies, AreNoneWhereWhatIsNoneSaysSo) {
+  std::array<int, 2> question{};
+  ASSERT_EQ(pipe2(question.data(), O_CLOEXEC), 0);  // for whose end a child waits
+  const auto victim = *nursery.start({"try-model"}, {question[0], STDERR_FILENO, STDERR_FILENO});
+  const std::string numbers[] = {"0xFFFFFFFF", std::to_string(victim), "os.getpid()", "0"};
+  for (const std::string& number : numbers) {
+    TemporaryFolder folder;
+    const std::filesystem::path program = folder.path() / "lies";
+    std::ofstream(program) << R"(#!/usr/bin/env python3
+import os, socket, struct
+stream = socket.socket(fileno=3)
+stream.send(struct.pack("q", 0))
+stream.recvmsg(65536, 1024)
+for _ in range(2):
+    stream.send(struct.pack("q", )"
+                           << number << R"())
+stream.recv(1)
+)";
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    Nursery lies(program);
+    const auto child = lies.start({"version"}, {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO});
+    EXPECT_TRUE(absl::IsUnavailable(child.status())) << number << ": " << child.value_or(-1);
+  }
+  EXPECT_EQ(waitpid(victim, nullptr, WNOHANG), 0);  // it lives
+  ::kill(victim, SIGKILL);
+  EXPECT_EQ(waitpid(victim, nullptr, 0), victim);
+  for (const int end : question) close(end);
+}
+
 // One that makes a child and then says nothing more. The child that comes of the next try has run;
 // what that of the first did with its descriptors would have been seen.
 TEST_F(Copies, AChildOfOneThatStallsDoesNothing) {

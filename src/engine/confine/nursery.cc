@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -60,22 +61,72 @@ absl::Status send(int stream, std::string_view words, absl::Span<const int> desc
   return unavailable(strerror(errno));
 }
 
-// A child's number; 0: it is ready to make some. Negative: why not, as errno, or in words after it.
-absl::StatusOr<pid_t> receive(int stream, Duration patience) {
+bool await_message(int stream, Time until) {
   pollfd ready{stream, POLLIN, 0};
-  std::array<char, 256> text{};
+  int found = -1;
+  do {
+    const double left_ms = std::max(0.0, (until - monotonic_now()).millis());
+    found = poll(&ready, 1, static_cast<int>(std::ceil(left_ms)));
+  } while (found < 0 && errno == EINTR);
+  return found == 1;
+}
+
+bool is_child(pid_t process) {
+  siginfo_t info = {};
+  return process > 0 &&
+         waitid(P_PID, static_cast<id_t>(process), &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
+// Whose code a hostile model may be: it may say what it wants, and a number that it names would be
+// waited for, and killed. The kernel says who has sent a message.
+struct Message {
   int64_t number = 0;
-  constexpr size_t kLength = sizeof(number);
-  const ssize_t got = poll(&ready, 1, static_cast<int>(patience.millis())) == 1
-                          ? recv(stream, text.data(), text.size(), 0)
-                          : 0;
+  std::string why;
+  pid_t sender = -1;
+};
+
+absl::StatusOr<Message> read_message(int stream, Time until) {
+  std::array<char, 256> text{};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
+  iovec bytes{text.data(), text.size()};
+  msghdr message{};
+  message.msg_iov = &bytes;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  const ssize_t got =
+      await_message(stream, until) ? recvmsg(stream, &message, MSG_CMSG_CLOEXEC) : 0;
+  Message read;
+  constexpr size_t kLength = sizeof(read.number);
   if (got < static_cast<ssize_t>(kLength)) {
     return unavailable("a process that copies itself gives no answer");
   }
-  std::memcpy(&number, text.data(), kLength);
-  const std::string_view why(text.data() + kLength, static_cast<size_t>(got) - kLength);
-  if (number < 0) return unavailable(why.empty() ? strerror(static_cast<int>(-number)) : why);
-  return static_cast<pid_t>(number);
+  std::memcpy(&read.number, text.data(), kLength);
+  read.why.assign(text.data() + kLength, static_cast<size_t>(got) - kLength);
+  const cmsghdr* const said = CMSG_FIRSTHDR(&message);
+  if (said != nullptr && said->cmsg_level == SOL_SOCKET && said->cmsg_type == SCM_CREDENTIALS) {
+    ucred sender{};
+    std::memcpy(&sender, CMSG_DATA(said), sizeof(sender));
+    read.sender = sender.pid;
+  }
+  return read;
+}
+
+void end(pid_t child) {
+  kill(child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// The number of a child; 0: it is ready to make some.
+absl::StatusOr<pid_t> receive(int stream, Time until) {
+  ASSIGN_OR_RETURN(const Message said, read_message(stream, until));
+  if (said.number == 0) return 0;
+  if (said.number < 0) {
+    return unavailable(said.why.empty() ? strerror(static_cast<int>(-said.number)) : said.why);
+  }
+  if (!is_child(said.sender)) return unavailable("no child says that it is there");
+  return said.sender;
 }
 
 class Environment {
@@ -185,7 +236,9 @@ absl::StatusOr<pid_t> Nursery::ask(const std::string& words, absl::Span<const in
   all.push_back(go[0]);
   const absl::Status asked = send(stream_, words, all);
   ::close(go[0]);
-  absl::StatusOr<pid_t> child = asked.ok() ? receive(stream_, patience_.answer) : asked;
+  absl::StatusOr<pid_t> child =
+      asked.ok() ? receive(stream_, monotonic_now() + patience_.answer) : asked;
+  if (child.ok() && (*child == 0 || *child == pid_)) child = unavailable("no child is there");
   if (child.ok()) (void)::send(go[1], "", 1, MSG_NOSIGNAL);  // else its end is seen by who has it
   ::close(go[1]);
   return child;
@@ -203,13 +256,14 @@ absl::Status Nursery::prepare(const std::string& text) {
 
 absl::Status Nursery::prepare_here() {
   RETURN_IF_ERROR(send(stream_, *text_, {}));
-  return receive(stream_, kPreparing).status();
+  return receive(stream_, monotonic_now() + kPreparing).status();
 }
 
 void Nursery::stop() {
   const std::lock_guard lock(mutex_);
   stopped_ = true;
   if (pid_ >= 0) kill(pid_, SIGKILL);
+  if (stream_ >= 0) shutdown(stream_, SHUT_RDWR);  // others may have the end of it too
 }
 
 // One that could not be had may be had later.
@@ -241,10 +295,16 @@ absl::Status Nursery::open() {
   }
   const int theirs = fcntl(ends[1], F_DUPFD_CLOEXEC, kAside);
   ::close(ends[1]);
-  stream_ = ends[0];
+  const int yes = 1;
+  (void)setsockopt(ends[0], SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
+  {
+    const std::lock_guard lock(mutex_);
+    stream_ = ends[0];
+  }
   const absl::StatusOr<pid_t> child = spawn_one(theirs);
   ::close(theirs);
-  absl::Status ready = child.ok() ? receive(stream_, patience_.answer).status() : child.status();
+  absl::Status ready =
+      child.ok() ? receive(stream_, monotonic_now() + patience_.answer).status() : child.status();
   if (ready.ok() && text_) ready = prepare_here();
   if (!ready.ok()) close();
   return ready;
@@ -267,22 +327,19 @@ absl::StatusOr<pid_t> Nursery::spawn_one(int stream) {
   return child;
 }
 
-// Children that were asked for and of which nobody has heard have ended too, then.
+// Children that were asked for and of which nobody has heard end too, then.
 void Nursery::close() {
   {
     const std::lock_guard lock(mutex_);
-    if (pid_ >= 0) {
-      kill(pid_, SIGKILL);
-      while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-      }
-    }
+    if (pid_ >= 0) end(pid_);
     pid_ = -1;
   }
   if (stream_ < 0) return;
-  for (auto late = receive(stream_, kLast); late.ok(); late = receive(stream_, kLast)) {
-    while (*late > 0 && waitpid(*late, nullptr, 0) < 0 && errno == EINTR) {
-    }
+  const Time until = monotonic_now() + kLast;
+  for (auto late = receive(stream_, until); late.ok(); late = receive(stream_, until)) {
+    if (*late > 0) end(*late);
   }
+  const std::lock_guard lock(mutex_);
   ::close(std::exchange(stream_, -1));
 }
 

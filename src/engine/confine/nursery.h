@@ -68,10 +68,11 @@ class Nursery {
   const std::shared_ptr<Nursery> of_;
   const Patience patience_;
   std::mutex mutex_;
-  pid_t pid_ = -1;  // under the mutex
+  // Under the mutex, and the thread's own to change:
+  pid_t pid_ = -1;
+  int stream_ = -1;
   bool stopped_ = false;
   // The thread's own:
-  int stream_ = -1;
   absl::Status none_;  // why there were no such copies here at the last try
   Time again_at_;
   Duration pause_;
