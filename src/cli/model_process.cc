@@ -18,10 +18,10 @@ void add_model_process(CLI::App& app, int& /*exit_code*/) {
   CLI::App* command = app.add_subcommand("model-process", "Run the models of a server.");
   command->group("");
   auto options = std::make_shared<engine::apart::ModelProcessOptions>();
-  options->limits = {.processor_s = 0, .serves = true};
+  options->limits = {.processor_s = 0, .confined = true};
   command->add_option("--memory-mb", options->limits.memory_mb, "Memory that it may write to");
   command->add_flag_callback(
-      "--devices", [options] { options->limits.serves = false; },
+      "--devices", [options] { options->limits.confined = false; },
       "It may open what GPUs' libraries do");
   command->add_option("--backend", options->backend, "Whose program the command reads");
   command->add_option("command", options->command, "Another program that is it");

@@ -7,7 +7,6 @@
 #include "base/status.h"
 #include "cli/cli.h"
 #include "cli/commands.h"
-#include "engine/execute/run_watch.h"
 #include "engine/trial/trial.h"
 
 namespace fermata::cli {
@@ -26,7 +25,7 @@ void add_try_model(CLI::App& app, int& exit_code) {
       exit_code = kFailed;
     }
     std::cout.flush();
-    if (engine::abandoned_runs() > 0) std::_Exit(exit_code);  // a thread is in the model still
+    std::_Exit(exit_code);  // a thread may be in the model still
   });
 }
 

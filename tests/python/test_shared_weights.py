@@ -18,6 +18,8 @@ from test_deaths import model_processes
 
 LIMIT_S = 120
 WIDTH = 3072  # 36 MiB
+MEMORY_MB = 1024
+CAP_DAC_READ_SEARCH = 1 << 2
 WEIGHTS_MB = WIDTH * WIDTH * 4 / 2**20
 CONFIG = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0}}\nworkers: "
 
@@ -41,6 +43,17 @@ def own_mb(process):
     """Memory that no other process has."""
     text = pathlib.Path(f"/proc/{process}/smaps_rollup").read_text()
     return sum(int(size) for size in re.findall(r"Private_\w+:\s+(\d+)", text)) / 1024
+
+
+def expect_confined(process):
+    """It may do nothing that others may not but read files, makes no new files, and has so much memory."""
+    status = dict(line.split(":\t", 1) for line in pathlib.Path(f"/proc/{process}/status").read_text().splitlines())
+    assert int(status["CapEff"], 16) & ~CAP_DAC_READ_SEARCH == 0
+    assert int(status["CapBnd"], 16) & ~CAP_DAC_READ_SEARCH == 0 or os.geteuid() != 0
+    assert status["NoNewPrivs"] == "1" and status["Seccomp"].strip() == "2"
+    limits = pathlib.Path(f"/proc/{process}/limits").read_text()
+    assert re.search(rf"Max data size +{MEMORY_MB << 20} +{MEMORY_MB << 20} ", limits), limits
+    assert re.search(r"Max core file size +0 +0 ", limits), limits
 
 
 def infer(client):
@@ -76,7 +89,8 @@ def test_a_standby_shares_the_weights_and_so_does_what_takes_its_place(models, t
 
 
 def test_the_processes_of_several_workers_share_the_weights(models, tmp_path):
-    server = Server(tmp_path, models, CONFIG + "{{count: 3, isolation: process, per_process: 1}}\n")
+    server = Server(tmp_path, models, CONFIG + "{{count: 3, isolation: process, per_process: 1, "
+                    f"process_memory_mb: {MEMORY_MB}}}}}\n")
     with tritonclient.http.InferenceServerClient(server.http, network_timeout=LIMIT_S) as client:
         answer = infer(client)
         for _ in range(6):
@@ -84,6 +98,8 @@ def test_the_processes_of_several_workers_share_the_weights(models, tmp_path):
     processes = model_processes(server)
     assert len(processes) == 3
     assert all(own_mb(process) < WEIGHTS_MB / 4 for process in processes)
+    for process in processes + model_processes(server, "opened-model"):
+        expect_confined(process)
     assert server.stop() == 0, server.log.read_text()
 
 

@@ -264,7 +264,7 @@ absl::Status give_program(std::string_view name) {
 absl::Status open_for_copies(std::string_view text) {
   ASSIGN_OR_RETURN(const LoadRequest request, read_load(text));
   prctl(PR_SET_NAME, "opened-model");
-  ChildLimits limits{.processor_s = 0};
+  ChildLimits limits{.processor_s = 0, .copied = true};
   if (request.memory_mb) limits.memory_mb = *request.memory_mb;
   RETURN_IF_ERROR(limit_this_process(limits));
   opened_before() = make_runners(request.worker);
@@ -276,7 +276,7 @@ absl::Status open_for_copies(std::string_view text) {
 
 absl::Status check_model_process() {
   RETURN_IF_ERROR(Area::make(1, 1, 1, Duration()).status());
-  return limit_this_process({.processor_s = 0, .serves = true});
+  return limit_this_process({.processor_s = 0, .confined = true});
 }
 
 absl::Status be_model_process(const ModelProcessOptions& options) {

@@ -228,7 +228,8 @@ absl::Status limit_this_process(const ChildLimits& limits) {
   if (std::isfinite(limits.memory_mb) && !kSanitized) {
     limit(RLIMIT_DATA, static_cast<rlim_t>(limits.memory_mb) << 20);
   }
-  return limits.serves ? confine_to_serving() : deny_internet();
+  if (limits.copied) return confine_to_copying();
+  return limits.confined ? confine_to_serving() : deny_internet();
 }
 
 double size_mb(const std::filesystem::path& folder) {

@@ -46,9 +46,10 @@ struct TrialLimits {
 struct ChildLimits {
   double processor_s = 120;                                    // 0: any
   double memory_mb = std::numeric_limits<double>::infinity();  // that it writes to
-  // It serves: it may open files to read them only, change none, start no process and signal no
-  // other, open no socket, and has no privilege of root's but to read.
-  bool serves = false;
+  // It may open files to read them only, change none, start no process and signal no other, open
+  // no socket, and has no privilege of root's but to read.
+  bool confined = false;
+  bool copied = false;   // the same of one that is copied (confine.h)
   bool quietly = false;  // it gives way to others
 };
 // For a child to call before it does anything that it was made for: no core file, no large file,

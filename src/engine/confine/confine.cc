@@ -127,6 +127,14 @@ class Filter {
     answer(what);
     answer(SECCOMP_RET_ALLOW);
   }
+  // Of a call: `what` where its first argument is this.
+  void for_first(uint32_t call, uint32_t value, uint32_t what) {
+    unless_is(call, 4);
+    load_argument(0);
+    unless_is(value, 1);
+    answer(what);
+    load_call();
+  }
   // Of a call: denied unless its first argument is one of the two.
   void only_for(uint32_t call, uint32_t value, uint32_t other) {
     unless_is(call, 5);
@@ -159,9 +167,7 @@ void drop_privileges() {
   syscall(SYS_capset, &header, own.data());
 }
 
-}  // namespace
-
-absl::Status confine_to_serving() {
+absl::Status confine(bool is_copied) {
   drop_privileges();
   const auto self = static_cast<uint32_t>(getpid());
   Filter filter;
@@ -175,16 +181,29 @@ absl::Status confine_to_serving() {
   for (const uint32_t call : kNever) filter.for_call(call, kDenied);
   filter.for_call(__NR_clone3, kMissing);  // the library takes clone then
   filter.for_call(__NR_openat2, kMissing);
+  if (is_copied) filter.for_first(__NR_clone, kCopyFlags, SECCOMP_RET_ALLOW);
   filter.for_bits(__NR_clone, 0, CLONE_THREAD, false, kDenied);
   filter.for_bits(__NR_openat, 2, kWrites, true, kDenied);
 #ifdef __NR_open
   filter.for_bits(__NR_open, 1, kWrites, true, kDenied);
 #endif
-  filter.only_for(__NR_kill, self, self);
-  filter.only_for(__NR_tgkill, self, self);
-  filter.only_for(__NR_prlimit64, self, 0);
+  if (is_copied) {  // each of them has another number
+    filter.for_call(__NR_kill, kDenied);
+    filter.for_first(__NR_tgkill, static_cast<uint32_t>(getppid()), kDenied);
+    filter.only_for(__NR_prlimit64, 0, 0);
+  } else {
+    filter.only_for(__NR_kill, self, self);
+    filter.only_for(__NR_tgkill, self, self);
+    filter.only_for(__NR_prlimit64, self, 0);
+  }
   filter.answer(SECCOMP_RET_ALLOW);
   return filter.install();
 }
+
+}  // namespace
+
+absl::Status confine_to_serving() { return confine(false); }
+
+absl::Status confine_to_copying() { return confine(true); }
 
 }  // namespace fermata::engine

@@ -9,8 +9,8 @@
 // What a server and `fermata nursery` say to each other, on a stream that keeps messages apart. An
 // order has descriptors: a child's, and last the one from which it reads a byte before it goes on;
 // its bytes are the child's arguments. One without is a text to prepare with. Answers are 64 bits,
-// and words after them: 0 where it is ready or prepared, below it why not, as errno has it; else
-// the number of a child, which the child says itself.
+// and words after them: 0 where it is ready or prepared, below it why not, as errno has it; above
+// it where a child is there, which says so itself: whose number it has the kernel tells.
 namespace fermata::engine::nursery {
 
 inline constexpr int kStream = 3;  // the nursery's descriptor of it

@@ -19,6 +19,7 @@
 #include "absl/strings/str_split.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/confine/confine.h"
 #include "engine/confine/nursery.h"
 #include "engine/confine/nursery_messages.h"
 #include "engine/onnx/onnx_api.h"
@@ -67,11 +68,10 @@ struct ThisThread {
 
 // As fork(), but the child is one of the parent's: the library has no call for that.
 pid_t copy(const ThisThread& thread) {
-  constexpr uint64_t kFlags = CLONE_PARENT | CLONE_CHILD_SETTID | CLONE_CHILD_CLEARTID;
 #ifdef __x86_64__
-  const auto made = syscall(SYS_clone, kFlags, nullptr, nullptr, thread.number, nullptr);
+  const auto made = syscall(SYS_clone, kCopyFlags, nullptr, nullptr, thread.number, nullptr);
 #else
-  const auto made = syscall(SYS_clone, kFlags, nullptr, nullptr, nullptr, thread.number);
+  const auto made = syscall(SYS_clone, kCopyFlags, nullptr, nullptr, nullptr, thread.number);
 #endif
   if (made == 0) syscall(SYS_set_robust_list, thread.mutexes, thread.size);
   return static_cast<pid_t>(made < 0 ? -errno : made);

@@ -102,6 +102,7 @@ TrialQuestion question_of(Reader reader, std::string& config) {
     ObjectReader own = shape.object();
     options.shapes[own["input"].string()] = read_shape(own["dims"]);
   }
+  question.limits.confined = options.worker.provider == "cpu";  // GPUs' libraries open devices
   question.limits.processor_s = fields["processor_s"].positive();
   if (Reader memory = fields["memory_mb"]; memory.present()) {
     question.limits.memory_mb = memory.positive();
