@@ -1,9 +1,11 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -367,6 +369,30 @@ TEST(Confine, AProcessThatServesOnlyReads) {
     bool threads = false;
     std::thread([&threads] { threads = true; }).join();
     _exit(readable >= 0 && files && others && threads ? 7 : 1);
+  };
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(confined(), ::testing::ExitedWithCode(7), "");
+}
+
+// As a user who is not root, whose processes may read each other's memory. Of a system whose kernel
+// denies it that anyway this says nothing.
+TEST(Confine, AProcessThatServesReadsNoMemoryOfOthers) {
+  if (syscall(SYS_landlock_create_ruleset, nullptr, size_t{0}, 1U) < 1) {
+    GTEST_SKIP() << "this kernel has no Landlock";
+  }
+  const auto confined = [] {
+    if (getuid() == 0 && setuid(65534) != 0) _exit(1);
+    prctl(PR_SET_DUMPABLE, 1);
+    const pid_t child = fork();
+    if (child == 0) {
+      if (!confine_to_serving().ok()) _exit(2);
+      const std::string memory = "/proc/" + std::to_string(getppid()) + "/mem";
+      const bool others = open(memory.c_str(), O_RDONLY | O_CLOEXEC) >= 0;
+      const bool own = open("/proc/self/mem", O_RDONLY | O_CLOEXEC) >= 0;
+      _exit(!others && own ? 7 : 3);
+    }
+    int status = 0;
+    _exit(waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 4);
   };
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(confined(), ::testing::ExitedWithCode(7), "");
