@@ -101,9 +101,16 @@ def local_names(path):
         yield name, number
 
 
+# A type that a header gives the whole room.
+SHARED = re.compile(r"^(?:struct|class|enum class|using) (\w+)(?: :.*|(?: final)?)(?: \{| = )", re.MULTILINE)
+
+
 # Unity builds (CMakePresets.json) compile many files of a room as one.
 def twice_named(folder):
     first = {}
+    for path in sorted(folder.rglob("*.h")):
+        for name in SHARED.findall(path.read_text()):
+            first.setdefault(name, path)
     for path in sorted(folder.rglob("*.cc")):
         for name, number in local_names(path):
             before = first.setdefault(name, path)

@@ -14,7 +14,7 @@ uint64_t lost(const ServiceCounts& counts) {
          counts.of(engine::Outcome::kCancelled);
 }
 
-struct Losses {
+struct Ends {
   uint64_t ended = 0, lost = 0;
 };
 
@@ -22,7 +22,7 @@ struct Losses {
 
 bool LossWatch::due(const std::deque<Period>& seconds, Time now) const {
   if (now < again_) return false;
-  std::map<std::string, Losses> services;
+  std::map<std::string, Ends> services;
   const size_t first = seconds.size() - std::min(seconds.size(), kWatched);
   for (size_t i = first; i < seconds.size(); ++i) {
     for (const auto& [name, counts] : seconds[i].services) {
@@ -32,7 +32,7 @@ bool LossWatch::due(const std::deque<Period>& seconds, Time now) const {
     }
   }
   return std::any_of(services.begin(), services.end(), [](const auto& each) {
-    const Losses& own = each.second;
+    const Ends& own = each.second;
     return own.lost >= kFew &&
            static_cast<double>(own.lost) > kTolerated * static_cast<double>(own.ended);
   });
