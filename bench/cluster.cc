@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <future>
@@ -32,7 +30,6 @@ namespace {
 
 using namespace fermata;
 using namespace fermata::engine;
-using boost::asio::ip::tcp;
 
 constexpr size_t kInput = 150'000;  // bytes
 
@@ -56,11 +53,10 @@ Json compared(Engine& here, Engine& far, const std::string& model, int rounds, M
 
 // Frames of one direction over loopback, from one thread to another, a second.
 double frames_per_second(size_t payload) {
-  tcp::acceptor acceptor(cluster::Tcp::io(),
-                         {boost::asio::ip::address_v4::loopback(), uint16_t{0}});
-  const std::string address = "127.0.0.1:" + std::to_string(acceptor.local_endpoint().port());
+  const auto acceptor = *cluster::Tcp::listen("127.0.0.1", 0);
+  const std::string address = "127.0.0.1:" + std::to_string(acceptor->port());
   auto sender = *cluster::Tcp::connect(address, Duration::seconds(10));
-  const auto receiver = cluster::Tcp::accepted(acceptor.accept());
+  const auto receiver = *acceptor->accept();
   std::atomic<uint64_t> received{0};
   std::thread thread([&] {
     while (receiver->receive().ok()) ++received;

@@ -34,6 +34,7 @@ class Channel {
   virtual absl::Status send(const Message& message, absl::Span<const Bytes> payload = {}) = 0;
   virtual absl::StatusOr<Frame> receive(const FrameLimits& limits = kFrameLimits) = 0;
   virtual std::string peer() const = 0;
+  virtual std::string machine() const { return peer(); }  // that the other side is on
 
   // What blocks fails, and all that follows. Any thread.
   void cut() {
@@ -71,6 +72,16 @@ class Channel {
   std::atomic<bool> is_cut_{false}, late_{false};
   Duration each_;
   Time last_;
+};
+
+// Where connections come in.
+class Acceptor {
+ public:
+  virtual ~Acceptor() = default;
+  virtual uint16_t port() const = 0;
+  // The next one; blocks. UNAVAILABLE: none for the moment, or none any more.
+  virtual absl::StatusOr<std::shared_ptr<Channel>> accept() = 0;
+  virtual void close() = 0;  // accept() fails, and all that follow; any thread
 };
 
 }  // namespace fermata::cluster

@@ -1,20 +1,15 @@
 #include "cluster/listener.h"
 
 #include <spdlog/spdlog.h>
-#include <sys/socket.h>
 
-#include <boost/asio/io_context.hpp>
 #include <chrono>
 #include <utility>
 
 #include "base/status.h"
-#include "cluster/machine.h"
 #include "cluster/tcp_channel.h"
 
 namespace fermata::cluster {
 namespace {
-
-using boost::asio::ip::tcp;
 
 constexpr Duration kGreeting = Duration::seconds(5);  // who has not said by then who it is, goes
 
@@ -28,22 +23,7 @@ Listener::~Listener() {
 absl::Status Listener::listen(const std::string& host, uint16_t port, First first) {
   RETURN_IF_ERROR(Tcp::check(tls_));
   first_ = std::move(first);
-  boost::system::error_code fault;
-  const auto found =
-      tcp::resolver(Tcp::io()).resolve(host, std::to_string(port), tcp::resolver::passive, fault);
-  const auto tell = [&] {
-    return error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
-                 fault.message());
-  };
-  if (fault) return tell();
-  const tcp::endpoint where = *found.begin();
-  acceptor_.emplace(Tcp::io());
-  acceptor_->open(where.protocol(), fault);
-  if (!fault) acceptor_->set_option(tcp::acceptor::reuse_address(true), fault);
-  if (!fault) acceptor_->bind(where, fault);
-  if (!fault) acceptor_->listen(boost::asio::socket_base::max_listen_connections, fault);
-  if (fault) return tell();
-  port_ = acceptor_->local_endpoint(fault).port();
+  ASSIGN_OR_RETURN(acceptor_, Tcp::listen(host, port));
   thread_ = std::thread([this] { accept(); });
   return absl::OkStatus();
 }
@@ -51,7 +31,7 @@ absl::Status Listener::listen(const std::string& host, uint16_t port, First firs
 void Listener::close() {
   stopping_ = true;
   if (thread_.joinable()) {
-    ::shutdown(acceptor_->native_handle(), SHUT_RDWR);
+    acceptor_->close();
     thread_.join();
   }
   const std::lock_guard lock(mutex_);
@@ -65,11 +45,10 @@ void Listener::wait() {
 
 void Listener::accept() {
   while (!stopping_) {
-    boost::system::error_code fault;
-    tcp::socket socket = acceptor_->accept(fault);
+    absl::StatusOr<std::shared_ptr<Channel>> channel = acceptor_->accept();
     if (stopping_) return;
-    if (!fault) {
-      take(std::move(socket));
+    if (channel.ok()) {
+      take(*std::move(channel));
       continue;
     }
     std::unique_lock lock(mutex_);  // no descriptor is left, for a moment
@@ -77,20 +56,16 @@ void Listener::accept() {
   }
 }
 
-void Listener::take(tcp::socket socket) {
-  boost::system::error_code fault;
-  const tcp::endpoint from = socket.remote_endpoint(fault);
-  if (fault) return;  // it has gone
-  const std::string machine = machine_of(from);
+void Listener::take(std::shared_ptr<Channel> channel) {
+  const std::string machine = channel->machine();
   const Time now = monotonic_now();
-  std::shared_ptr<Channel> channel, crowded_out;
+  std::shared_ptr<Channel> crowded_out;
   {
     const std::lock_guard lock(mutex_);
     if (!newcomers_.may_come(machine, now)) {
       ++refused_["often"];
       return;
     }
-    channel = Tcp::accepted(std::move(socket));
     channel->expect_by(now + kGreeting);
     crowded_out = newcomers_.add(machine, channel);
     if (crowded_out != nullptr) ++refused_["crowd"];

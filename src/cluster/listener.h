@@ -1,14 +1,12 @@
 #pragma once
 
 #include <atomic>
-#include <boost/asio/ip/tcp.hpp>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
@@ -30,7 +28,9 @@ class Listener {
   ~Listener();
   // UNAVAILABLE where it cannot listen; INVALID_ARGUMENT of certificates. Once.
   absl::Status listen(const std::string& host, uint16_t port, First first);
-  uint16_t port() const { return port_; }  // 0: it does not listen
+  uint16_t port() const {
+    return acceptor_ == nullptr ? 0 : acceptor_->port();
+  }  // 0: it does not listen
   // Takes no more, and cuts who has not said anything. Who has, the caller cuts; then wait()
   // returns when all threads of connections have ended.
   void close();
@@ -43,13 +43,12 @@ class Listener {
 
  private:
   void accept();
-  void take(boost::asio::ip::tcp::socket socket);
+  void take(std::shared_ptr<Channel> channel);
   void greet(const std::shared_ptr<Channel>& channel);
 
   const TlsFiles tls_;
   First first_;
-  uint16_t port_ = 0;
-  std::optional<boost::asio::ip::tcp::acceptor> acceptor_;
+  std::unique_ptr<Acceptor> acceptor_;
   Lookout lookout_;
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;

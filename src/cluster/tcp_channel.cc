@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <boost/asio/connect.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/read.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/asio/write.hpp>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "cluster/machine.h"
 
 namespace fermata::cluster {
 namespace {
@@ -36,6 +38,12 @@ absl::Status at_end(const Fault& fault) {
   return error(absl::StatusCode::kUnavailable, "the connection ended: {}", fault.message());
 }
 
+// Where the sockets of this process live; only blocking calls are made.
+net::io_context& io() {
+  static net::io_context& io = *new net::io_context;
+  return io;
+}
+
 class TcpChannel : public Channel {
  public:
   explicit TcpChannel(tcp::socket socket) : socket_(std::move(socket)) {
@@ -48,7 +56,9 @@ class TcpChannel : public Channel {
       ::setsockopt(socket_.native_handle(), IPPROTO_TCP, option, &value, sizeof(value));
     }
     const tcp::endpoint peer = socket_.remote_endpoint(ignored);
-    if (!ignored) peer_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
+    if (ignored) return;
+    peer_ = fmt::format("{}:{}", peer.address().to_string(), peer.port());
+    machine_ = machine_of(peer);
   }
 
   absl::Status secure(ssl::context context, bool accepts) {
@@ -97,6 +107,7 @@ class TcpChannel : public Channel {
   }
 
   std::string peer() const override { return peer_; }
+  std::string machine() const override { return machine_; }
 
  private:
   void shut() override { ::shutdown(socket_.native_handle(), SHUT_RDWR); }
@@ -149,11 +160,45 @@ class TcpChannel : public Channel {
   tcp::socket socket_;
   std::optional<ssl::context> context_;
   std::optional<ssl::stream<tcp::socket&>> tls_;
-  std::string peer_ = "nobody";
+  std::string peer_ = "nobody", machine_;
   std::string text_;  // of a message: kept for its memory, as the next two are
   std::vector<net::const_buffer> buffers_;
   std::vector<std::byte> ahead_ = std::vector<std::byte>(kReadAhead);
   size_t begin_ = 0, end_ = 0;
+};
+
+class TcpAcceptor : public Acceptor {
+ public:
+  static absl::StatusOr<std::unique_ptr<Acceptor>> listen(const std::string& host, uint16_t port) {
+    Fault fault;
+    const auto found =
+        tcp::resolver(io()).resolve(host, std::to_string(port), tcp::resolver::passive, fault);
+    auto made = std::unique_ptr<TcpAcceptor>(new TcpAcceptor);
+    if (!fault) made->bind(*found.begin(), fault);
+    if (!fault) return made;
+    return error(absl::StatusCode::kUnavailable, "cannot listen on {}:{}: {}", host, port,
+                 fault.message());
+  }
+  uint16_t port() const override { return port_; }
+  absl::StatusOr<std::shared_ptr<Channel>> accept() override {
+    Fault fault;
+    tcp::socket socket = acceptor_.accept(fault);
+    if (fault) return error(absl::StatusCode::kUnavailable, "{}", fault.message());
+    return std::make_shared<TcpChannel>(std::move(socket));
+  }
+  void close() override { ::shutdown(acceptor_.native_handle(), SHUT_RDWR); }
+
+ private:
+  void bind(const tcp::endpoint& where, Fault& fault) {
+    acceptor_.open(where.protocol(), fault);
+    if (!fault) acceptor_.set_option(tcp::acceptor::reuse_address(true), fault);
+    if (!fault) acceptor_.bind(where, fault);
+    if (!fault) acceptor_.listen(net::socket_base::max_listen_connections, fault);
+    if (!fault) port_ = acceptor_.local_endpoint(fault).port();
+  }
+
+  tcp::acceptor acceptor_{io()};
+  uint16_t port_ = 0;
 };
 
 absl::StatusOr<ssl::context> context_of(const TlsFiles& tls) {
@@ -191,11 +236,6 @@ absl::StatusOr<std::pair<std::string, std::string>> divide_address(const std::st
 
 }  // namespace
 
-net::io_context& Tcp::io() {
-  static net::io_context& io = *new net::io_context;
-  return io;
-}
-
 absl::Status Tcp::check(const TlsFiles& tls) {
   return tls.on() ? context_of(tls).status() : absl::OkStatus();
 }
@@ -222,8 +262,8 @@ absl::StatusOr<std::shared_ptr<Channel>> Tcp::connect(const std::string& address
   return std::make_shared<TcpChannel>(std::move(kept));
 }
 
-std::shared_ptr<Channel> Tcp::accepted(Socket socket) {
-  return std::make_shared<TcpChannel>(std::move(socket));
+absl::StatusOr<std::unique_ptr<Acceptor>> Tcp::listen(const std::string& host, uint16_t port) {
+  return TcpAcceptor::listen(host, port);
 }
 
 absl::Status Tcp::secure(Channel& channel, const TlsFiles& tls, bool accepts) {
