@@ -21,6 +21,7 @@
 #include "base/status.h"
 #include "cli/commands.h"
 #include "cli/pass_on.h"
+#include "cluster/beats.h"
 #include "cluster/frontend_engine.h"
 #include "cluster/hosts.h"
 #include "cluster/scheduler_lock.h"
@@ -253,10 +254,11 @@ absl::Status listen_for_parts(const ServeArguments& arguments, const serve::Conf
       hosts.begin(0);
       const cluster::SchedulerLock::Events events = {
           .held = [&hosts](uint64_t epoch) { hosts.begin(epoch); }, .lost = end_at_once};
+      const Duration file_lease = cluster::lease_of(config.cluster.silence);
       ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "scheduler"));
-      ASSIGN_OR_RETURN(serving.lock, lease.on()
-                                         ? cluster::SchedulerLock::of_lease(lease, name, events)
-                                         : cluster::SchedulerLock::of_file(file, events));
+      ASSIGN_OR_RETURN(serving.lock,
+                       lease.on() ? cluster::SchedulerLock::of_lease(lease, name, events)
+                                  : cluster::SchedulerLock::of_file(file, file_lease, events));
     }
   }
   RETURN_IF_ERROR(hosts.listen());

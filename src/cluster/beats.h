@@ -12,4 +12,7 @@ inline std::chrono::nanoseconds beat_period(Duration silence) {
   return std::chrono::nanoseconds(std::min(silence / 4, Duration::millis(100)).nanos());
 }
 
+// For so long the active scheduler may say nothing to those that stand by: all parts have left it.
+inline Duration lease_of(Duration silence) { return silence * 2; }
+
 }  // namespace fermata::cluster

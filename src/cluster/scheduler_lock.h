@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "base/time.h"
 #include "cluster/options.h"
 
 namespace fermata::cluster {
@@ -24,11 +25,13 @@ class SchedulerLock {
   };
   virtual ~SchedulerLock() = default;
 
-  // The lock of a file that all of them see. The kernel gives it up when the holder's process ends,
-  // so it is never lost. The file has the number of its holders, the epoch. UNAVAILABLE where the
-  // file cannot be opened.
+  // The epoch that was written last into a file that all of them see, by whoever writes on into it.
+  // Another follows once its process has ended, which the kernel tells by a lock of the file, or
+  // once it has written nothing for a lease: it hangs. When it wakes it finds a later epoch there:
+  // lost. A file that is deleted is written again. `lease`: longer than parts stay with a scheduler
+  // that is silent. UNAVAILABLE where the file cannot be opened or locked.
   static absl::StatusOr<std::unique_ptr<SchedulerLock>> of_file(const std::string& file,
-                                                                Events events);
+                                                                Duration lease, Events events);
   // A Lease, which is lost when it cannot be renewed in time. `name` says in it who holds it.
   static absl::StatusOr<std::unique_ptr<SchedulerLock>> of_lease(const LeaseOptions& options,
                                                                  const std::string& name,
