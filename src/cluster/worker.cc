@@ -19,8 +19,9 @@ namespace fermata::cluster {
 namespace {
 
 constexpr Duration kConnecting = Duration::seconds(5);
-constexpr Duration kTrying = Duration::seconds(1);  // where there is another to try
-constexpr std::chrono::milliseconds kFirstPause{20}, kLongestPause{2000};
+constexpr Duration kTrying = Duration::millis(500);  // where there is another to try
+// Of several schedulers one that stands by may be active soon.
+constexpr std::chrono::milliseconds kFirstPause{20}, kLongestPause{2000}, kLongestOfSeveral{200};
 // Who served for less may be refused again for the same.
 constexpr Duration kServed = Duration::seconds(2);
 
@@ -46,6 +47,11 @@ absl::StatusOr<std::unique_ptr<Worker>> Worker::make(Options options, Joined joi
   ASSIGN_OR_RETURN(worker->executors_.emplace_back(),
                    engine::make_workers(worker->options_.engine.workers));
   worker->loader_ = std::make_unique<engine::Loader>(worker->options_.engine, worker->executors_);
+  std::vector<std::shared_ptr<engine::Executor>> slots;
+  for (uint32_t i = 0; i < worker->options_.engine.workers.types.front().count; ++i) {
+    slots.push_back(worker->executors_.front()->make());
+  }
+  worker->slots_ = std::make_unique<WorkerSlots>(std::move(slots));
   return worker;
 }
 
@@ -59,6 +65,7 @@ void Worker::leave() {
 
 void Worker::run() {
   std::chrono::milliseconds pause = kFirstPause;
+  const auto longest = options_.schedulers.size() > 1 ? kLongestOfSeveral : kLongestPause;
   std::string said;
   while (!leaving_) {
     const Time began = monotonic_now();
@@ -77,7 +84,7 @@ void Worker::run() {
     }
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, pause, [this] { return leaving_.load(); });
-    pause = std::min(2 * pause, kLongestPause);
+    pause = std::min(2 * pause, longest);
   }
   spdlog::info("host '{}' has left", options_.name);
 }
@@ -113,9 +120,7 @@ absl::Status Worker::serve_once(const std::string& scheduler) {
       welcome.silence_nanos() > static_cast<uint64_t>(Duration::seconds(3600).nanos())) {
     return invalid("its welcome makes no sense");
   }
-  std::vector<std::shared_ptr<engine::Executor>> executors;
-  for (uint32_t i = 0; i < welcome.slots(); ++i) executors.push_back(executors_.front()->make());
-  WorkerSession session(std::move(executors), options_.tls, lookout_,
+  WorkerSession session(*slots_, welcome.slots(), options_.tls, lookout_,
                         [this](const Load& load) { return open(load); });
   for (uint32_t i = 0; i <= welcome.slots(); ++i) {
     const bool loads = i == welcome.slots();

@@ -13,6 +13,7 @@
 #include "cluster/channel.h"
 #include "cluster/lookout.h"
 #include "cluster/options.h"
+#include "cluster/worker_slots.h"
 #include "engine/execute/executor.h"
 #include "engine/trial/loader.h"
 
@@ -49,6 +50,7 @@ class Worker {
   const Joined joined_;
   std::vector<std::unique_ptr<engine::ExecutorFactory>> executors_;
   std::unique_ptr<engine::Loader> loader_;
+  std::unique_ptr<WorkerSlots> slots_;
   std::map<std::string, Variants> opened_;  // by model, of the thread that loads
   Lookout lookout_;
   uint64_t epoch_ = 0;  // the highest of any scheduler that it had

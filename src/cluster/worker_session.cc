@@ -72,7 +72,7 @@ absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
   while (true) {
     ASSIGN_OR_RETURN(const Frame frame, channel.receive());
     if (frame.message.has_unload()) {
-      unload(slot, frame.message.unload().variant());
+      slots_.unload(slot, frame.message.unload().variant());
       Message answer;
       answer.mutable_loaded();
       RETURN_IF_ERROR(channel.send(answer));
@@ -85,7 +85,7 @@ absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
 // Again, once, where a model's process was not there and is soon.
 engine::BatchResult WorkerSession::execute(uint32_t slot, VariantId variant,
                                            const engine::BatchRun& run) {
-  engine::Executor& executor = *executors_[slot];
+  engine::Executor& executor = slots_.executor(slot);
   const auto once = [&] {
     return engine::run_and_wait(
         executor,
@@ -100,10 +100,11 @@ engine::BatchResult WorkerSession::execute(uint32_t slot, VariantId variant,
 absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& frame) {
   const Time came = monotonic_now();
   const Batch& asked = frame.message.batch();
-  const auto variant = find(slot, asked.variant());
+  const auto variant = slots_.find(slot, asked.variant());
   if (!frame.message.has_batch() || variant == nullptr) {
     return invalid("a batch of a model that is not loaded");
   }
+  slots_.settle(slot);
   if (asked.holders_size() > 0) return run_elsewhere(channel, slot, asked, *variant);
   absl::StatusOr<ReceivedBatch> received = read_batch(frame, variant->signature, came);
   if (!received.ok()) return refuse(channel, asked, received.status());
@@ -144,30 +145,6 @@ absl::Status WorkerSession::refuse(Channel& channel, const Batch& batch, const a
   return channel.send(write_ended(batch.number(), Duration(), result).message);
 }
 
-std::shared_ptr<const engine::Variant> WorkerSession::find(uint32_t slot, uint32_t variant) {
-  const std::lock_guard lock(mutex_);
-  const auto it = loaded_[slot].find(variant);
-  return it == loaded_[slot].end() ? nullptr : it->second;
-}
-
-// A model that the scheduler has loaded anew is here the one that it was, under both numbers.
-bool WorkerSession::has(uint32_t slot, VariantId id) const {
-  return absl::c_any_of(loaded_[slot], [id](const auto& each) { return each.second->id == id; });
-}
-
-void WorkerSession::unload(uint32_t slot, uint32_t variant) {
-  std::shared_ptr<const engine::Variant> gone;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = loaded_[slot].find(variant);
-    if (it == loaded_[slot].end()) return;
-    gone = std::move(it->second);
-    loaded_[slot].erase(it);
-    if (has(slot, gone->id)) return;
-  }
-  executors_[slot]->unload(gone->id);
-}
-
 absl::Status WorkerSession::serve_loads(Channel& channel) {
   while (true) {
     ASSIGN_OR_RETURN(const Frame frame, channel.receive(kLoadLimits));
@@ -185,17 +162,10 @@ absl::Status WorkerSession::serve_loads(Channel& channel) {
 }
 
 absl::Status WorkerSession::load(const Load& load, Loaded& answer) {
-  if (load.slot() >= executors_.size()) return invalid("slot {}", load.slot());
+  if (load.slot() >= holders_.size()) return invalid("slot {}", load.slot());
   ASSIGN_OR_RETURN(const auto variant, open_(load));
-  bool known = false;
-  {
-    const std::lock_guard lock(mutex_);
-    known = has(load.slot(), variant->id);
-  }
-  if (!known) RETURN_IF_ERROR(executors_[load.slot()]->load(variant));
+  RETURN_IF_ERROR(slots_.load(load.slot(), load.variant(), variant));
   if (variant->profile.measured()) answer.set_profile(to_json(variant->profile));
-  const std::lock_guard lock(mutex_);
-  loaded_[load.slot()][load.variant()] = variant;
   return absl::OkStatus();
 }
 

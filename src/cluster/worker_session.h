@@ -2,9 +2,7 @@
 
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -12,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/channel.h"
 #include "cluster/holders.h"
+#include "cluster/worker_slots.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
 
@@ -22,10 +21,12 @@ class WorkerSession {
  public:
   // A model of this host that is what the scheduler has.
   using Open = std::function<absl::StatusOr<std::shared_ptr<const engine::Variant>>(const Load&)>;
-  WorkerSession(std::vector<std::shared_ptr<engine::Executor>> executors, const TlsFiles& tls,
-                Lookout& lookout, Open open)
-      : executors_(std::move(executors)), loaded_(executors_.size()), open_(std::move(open)) {
-    for (size_t i = 0; i < executors_.size(); ++i) {
+  // The first `count` of the slots take part, which live longer.
+  WorkerSession(WorkerSlots& slots, uint32_t count, const TlsFiles& tls, Lookout& lookout,
+                Open open)
+      : slots_(slots), open_(std::move(open)) {
+    slots_.begin();
+    for (uint32_t i = 0; i < count; ++i) {
       holders_.push_back(std::make_unique<Holders>(tls, lookout));
     }
   }
@@ -38,7 +39,6 @@ class WorkerSession {
   absl::Status beat(Channel& control, Duration silence, const std::atomic<bool>& leaving);
 
  private:
-  using Loads = std::map<uint32_t, std::shared_ptr<const engine::Variant>>;  // by its number
   absl::Status serve_slot(Channel& channel, uint32_t slot);
   absl::Status serve_loads(Channel& channel);
   absl::Status run(Channel& channel, uint32_t slot, const Frame& frame);
@@ -46,15 +46,10 @@ class WorkerSession {
                              const engine::Variant& variant);
   engine::BatchResult execute(uint32_t slot, VariantId variant, const engine::BatchRun& run);
   static absl::Status refuse(Channel& channel, const Batch& batch, const absl::Status& why);
-  void unload(uint32_t slot, uint32_t variant);
-  bool has(uint32_t slot, VariantId id) const;  // under the lock
   absl::Status load(const Load& load, Loaded& answer);
-  std::shared_ptr<const engine::Variant> find(uint32_t slot, uint32_t variant);
 
-  const std::vector<std::shared_ptr<engine::Executor>> executors_;  // by slot
-  std::vector<std::unique_ptr<Holders>> holders_;                   // by slot
-  std::mutex mutex_;
-  std::vector<Loads> loaded_;  // by slot
+  WorkerSlots& slots_;
+  std::vector<std::unique_ptr<Holders>> holders_;  // by slot
   const Open open_;
   std::vector<std::shared_ptr<Channel>> channels_;
   std::vector<std::thread> threads_;
