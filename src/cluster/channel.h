@@ -35,6 +35,8 @@ class Channel {
   virtual absl::StatusOr<Frame> receive(const FrameLimits& limits = kFrameLimits) = 0;
   virtual std::string peer() const = 0;
   virtual std::string machine() const { return peer(); }  // that the other side is on
+  // A small message can be sent without waiting for the other side. Of the thread that sends.
+  virtual bool has_room() const = 0;
 
   // What blocks fails, and all that follows. Any thread.
   void cut() {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <condition_variable>
+#include <cstddef>
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -13,7 +15,8 @@
 namespace fermata::cluster {
 
 // What any thread has to say over one channel, which only this sends on: as much as there is in one
-// message. Who comes while nobody sends does it; a thread of its own takes over where much comes.
+// message, of about a megabyte at most. Who comes while nobody sends does it, if that needs no
+// waiting; a thread of its own takes over where much comes or the other side does not read.
 // What is said before the channel is there waits; after its end it is nobody's. A Lookout is over
 // the channel, which nobody else expects anything of.
 class Outbox {
@@ -34,28 +37,35 @@ class Outbox {
   void open(std::shared_ptr<Channel> channel) {
     std::unique_lock lock(mutex_);
     channel_ = std::move(channel);
-    send(lock, kRounds);
+    send(lock, false);
   }
   // `add` puts it into the message, under a lock.
   void say(absl::FunctionRef<void(Message&)> add) {
     std::unique_lock lock(mutex_);
     if (over_) return;
     add(waiting_);
-    any_ = true;
-    send(lock, kRounds);
+    if (++said_ % kLook == 0 && waiting_.ByteSizeLong() >= kMostBytes) {
+      full_.push_back(std::exchange(waiting_, {}));
+      said_ = 0;
+    }
+    send(lock, false);
   }
 
  private:
-  static constexpr int kRounds = 4;  // of one who has something else to do
-  // By the other side, or the channel ends: else who says something would wait without end.
+  // Of one who has something else to do, and of the thread.
+  static constexpr int kRounds = 4, kMany = 1 << 10;
+  // By the other side, or the channel ends: else what is said would wait without end.
   static constexpr Duration kTaken = Duration::seconds(2);
+  // A message is full from then on, which is looked at once in so many things that it says.
+  static constexpr size_t kMostBytes = 1 << 20, kLook = 256;
 
-  void send(std::unique_lock<std::mutex>& lock, int rounds) {
+  bool any() const { return said_ > 0 || !full_.empty(); }
+  void send(std::unique_lock<std::mutex>& lock, bool is_thread) {
     if (busy_ || channel_ == nullptr) return;
     busy_ = true;
-    for (; any_ && !over_ && rounds > 0; --rounds) {
-      std::swap(waiting_, leaving_);
-      any_ = false;
+    for (int rounds = is_thread ? kMany : kRounds; any() && !over_ && rounds > 0; --rounds) {
+      if (!is_thread && (!full_.empty() || !channel_->has_room())) break;
+      take();
       lock.unlock();
       channel_->expect_by(monotonic_now() + kTaken);
       const bool sent = channel_->send(leaving_).ok();
@@ -66,7 +76,17 @@ class Outbox {
       if (!sent) channel_->cut();  // the other side hears of it
     }
     busy_ = false;
-    if (any_ && !over_) changed_.notify_one();
+    if (any() && !over_) changed_.notify_one();
+  }
+  // The oldest becomes what is leaving.
+  void take() {
+    if (full_.empty()) {
+      std::swap(waiting_, leaving_);
+      said_ = 0;
+    } else {
+      leaving_ = std::move(full_.front());
+      full_.pop_front();
+    }
   }
   // Keeps the memory of what it had.
   static void clear(Message& message) {
@@ -84,8 +104,8 @@ class Outbox {
   void help() {
     std::unique_lock lock(mutex_);
     while (!over_) {
-      changed_.wait(lock, [this] { return over_ || (any_ && !busy_ && channel_ != nullptr); });
-      send(lock, 1 << 10);
+      changed_.wait(lock, [this] { return over_ || (any() && !busy_ && channel_ != nullptr); });
+      send(lock, true);
     }
   }
 
@@ -93,7 +113,9 @@ class Outbox {
   std::condition_variable changed_;
   std::shared_ptr<Channel> channel_;
   Message waiting_, leaving_;
-  bool any_ = false, busy_ = false, over_ = false;
+  std::deque<Message> full_;  // before what waits
+  size_t said_ = 0;           // in what waits
+  bool busy_ = false, over_ = false;
   std::thread thread_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -108,6 +109,11 @@ class TcpChannel : public Channel {
 
   std::string peer() const override { return peer_; }
   std::string machine() const override { return machine_; }
+  // Where a third of kSendBuffer is free, and where it has ended.
+  bool has_room() const override {
+    pollfd wanted{const_cast<tcp::socket&>(socket_).native_handle(), POLLOUT, 0};
+    return ::poll(&wanted, 1, 0) != 0;
+  }
 
  private:
   void shut() override { ::shutdown(socket_.native_handle(), SHUT_RDWR); }

@@ -1,0 +1,88 @@
+#include "cluster/outbox.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <semaphore>
+#include <string>
+#include <vector>
+
+namespace fermata::cluster {
+namespace {
+
+// One whose other side reads what the test lets it.
+class SlowChannel : public Channel {
+ public:
+  ~SlowChannel() override { cut(); }
+  absl::Status send(const Message& message, absl::Span<const Bytes>) override {
+    reads_.acquire();
+    if (ended_) return absl::UnavailableError("cut");
+    const std::lock_guard lock(mutex_);
+    read_.push_back(message);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<Frame> receive(const FrameLimits&) override { return absl::UnavailableError(""); }
+  std::string peer() const override { return "it"; }
+  bool has_room() const override { return false; }
+  void read(int messages) { reads_.release(messages); }
+  std::vector<Message> all_read() const {
+    const std::lock_guard lock(mutex_);
+    return read_;
+  }
+
+ private:
+  void shut() override {
+    ended_ = true;
+    reads_.release(1000);
+  }
+  std::counting_semaphore<> reads_{0};
+  std::atomic<bool> ended_{false};
+  mutable std::mutex mutex_;
+  std::vector<Message> read_;
+};
+
+void cancel(Outbox& outbox, uint64_t key) {
+  outbox.say([key](Message& message) { message.mutable_asked()->add_cancels(key); });
+}
+
+TEST(Outbox, WhoSaysSomethingDoesNotWaitForWhoDoesNotRead) {
+  const auto channel = std::make_shared<SlowChannel>();
+  Outbox outbox;
+  outbox.open(channel);
+  for (uint64_t key = 1; key <= 3; ++key) cancel(outbox, key);  // else this would not return
+  channel->read(3);
+  uint64_t told = 0;
+  while (told < 3) {
+    told = 0;
+    for (const Message& each : channel->all_read()) told += each.asked().cancels().size();
+  }
+  EXPECT_EQ(channel->all_read().front().asked().cancels(0), 1u);
+}
+
+TEST(Outbox, MuchIsSaidInSeveralMessagesInOrder) {
+  const auto channel = std::make_shared<SlowChannel>();
+  Outbox outbox;
+  constexpr uint64_t kRequests = 10'000;
+  const std::string id(1000, 'x');
+  for (uint64_t key = 1; key <= kRequests; ++key) {
+    outbox.say([&](Message& message) {
+      Submit& submit = *message.mutable_asked()->add_submits();
+      submit.set_key(key);
+      submit.set_id(id);
+    });
+  }
+  outbox.open(channel);
+  channel->read(100);
+  std::vector<uint64_t> keys;
+  while (keys.size() < kRequests) {
+    keys.clear();
+    for (const Message& each : channel->all_read()) {
+      EXPECT_LT(each.ByteSizeLong(), size_t{2} << 20);
+      for (const Submit& submit : each.asked().submits()) keys.push_back(submit.key());
+    }
+  }
+  for (uint64_t i = 0; i < kRequests; ++i) ASSERT_EQ(keys[i], i + 1);
+}
+
+}  // namespace
+}  // namespace fermata::cluster
