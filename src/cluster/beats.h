@@ -12,6 +12,11 @@ inline std::chrono::nanoseconds beat_period(Duration silence) {
   return std::chrono::nanoseconds(std::min(silence / 4, Duration::millis(100)).nanos());
 }
 
+// To a frontend, which knows by them at a request's deadline that its scheduler is there.
+inline std::chrono::nanoseconds frontend_beat_period(Duration silence) {
+  return std::min<std::chrono::nanoseconds>(beat_period(silence), std::chrono::milliseconds(15));
+}
+
 // For so long the active scheduler may say nothing to those that stand by: all parts have left it.
 inline Duration lease_of(Duration silence) { return silence * 2; }
 

@@ -220,7 +220,7 @@ void FrontendEngine::look() {
   if (session != 0 && std::exchange(asked_session_, session) != session) {
     requests_.ask_again(session, asks);
   }
-  requests_.look(monotonic_now(), session, asks, [&](uint64_t key) {
+  requests_.look(monotonic_now(), session, link_->heard(), asks, [&](uint64_t key) {
     link_->say(session, [key](Asked& asked) { asked.add_cancels(key); });
   });
 }

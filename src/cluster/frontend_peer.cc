@@ -65,13 +65,14 @@ absl::Status FrontendPeer::beat(const std::shared_ptr<Channel>& channel, Duratio
       if (!whole && now - began > kWholeWithin) return invalid("it is not whole");
     }
     changed_.notify_all();
-    offer();
-    std::this_thread::sleep_for(beat_period(silence));
+    if (now - offered_at_ >= Duration::nanos(beat_period(silence).count())) offer(now);
+    std::this_thread::sleep_for(frontend_beat_period(silence));
   }
 }
 
 // What has changed since the last time.
-void FrontendPeer::offer() {
+void FrontendPeer::offer(Time now) {
+  offered_at_ = now;
   const auto catalog = engine_.catalog();
   Offered rows;
   write_rows(engine_, rows);

@@ -45,7 +45,7 @@ class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
   void cancel(uint64_t key);
   JobId job_of(uint64_t key);  // none: it has ended
   void answer(uint64_t key, const engine::ReplyPart& reply);
-  void offer();
+  void offer(Time now);
 
   engine::Engine& engine_;
   engine::ForFrontends& asked_of_;  // the same
@@ -55,6 +55,7 @@ class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
   std::shared_ptr<Outbox> outbox_ = std::make_shared<Outbox>();
   std::shared_ptr<const engine::Catalog> offered_;  // the thread's that beats, as the next is
   std::string offered_rows_;
+  Time offered_at_;  // looked at, whether it has changed
   std::atomic<uint64_t> requests_{0}, replies_{0};
   mutable std::mutex mutex_;
   bool over_ = false;

@@ -12,6 +12,8 @@ namespace {
 
 // After its deadline, which the scheduler keeps; this is for when nothing is heard of that.
 constexpr Duration kPastDeadline = Duration::millis(25);
+// A scheduler says something more often than that (beats.h).
+constexpr Duration kHeardWithin = Duration::millis(40);
 // From the scheduler's word to the outputs: a worker sends them first.
 constexpr Duration kOutputsCome = Duration::millis(500);
 constexpr uint32_t kMostAsked = 5;  // times, for outputs that do not come
@@ -216,7 +218,7 @@ bool HeldRequests::cancel(uint64_t key) {
   return true;
 }
 
-void HeldRequests::look(Time now, uint64_t session, Ask ask,
+void HeldRequests::look(Time now, uint64_t session, Time heard, Ask ask,
                         absl::FunctionRef<void(uint64_t key)> gave_up) {
   for (Shard& of : shards_) {
     Some ended, missed;
@@ -225,9 +227,9 @@ void HeldRequests::look(Time now, uint64_t session, Ask ask,
       for (auto it = of.held.begin(); it != of.held.end();) {
         Held& held = *it->second;
         // Of what runs a scheduler knows whether its worker is there still.
-        const bool runs = held.fetched && held.session != 0;
-        const bool late = !held.told && !runs && now - held.of.deadline > kPastDeadline &&
-                          !held.of.deadline.is_infinite();
+        const bool runs = held.fetched && held.session != 0 && now - heard < kHeardWithin;
+        const bool past = !held.of.deadline.is_infinite() && now - held.of.deadline > kPastDeadline;
+        const bool late = past && (held.told || held.whole() || !runs);
         const bool missing = held.told && now - held.told_at > kOutputsCome;
         const bool asks_again = missing && held.asked < kMostAsked && now < held.of.deadline;
         if (late) {
@@ -249,13 +251,16 @@ void HeldRequests::look(Time now, uint64_t session, Ask ask,
     for (const auto& [key, held] : missed) ask(key, held->of);
     for (const auto& [key, held] : ended) {
       gave_up(key);
-      if (held->told) {
+      if (held->whole()) {
+        answer(*held);
+      } else if (held->told && now < held->of.deadline) {
         refuse(*held, error(absl::StatusCode::kUnavailable, "the worker's outputs did not come"),
                engine::Outcome::kUnavailable);
       } else {
         refuse(*held,
-               error(absl::StatusCode::kDeadlineExceeded,
-                     "no scheduler has said in time what becomes of it"),
+               error(absl::StatusCode::kDeadlineExceeded, "{}",
+                     held->told ? "the worker's outputs did not come in time"
+                                : "no scheduler has said in time what becomes of it"),
                engine::Outcome::kRejectedDeadline);
       }
     }

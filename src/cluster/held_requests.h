@@ -85,11 +85,12 @@ class HeldRequests {
   // False: it has ended.
   bool cancel(uint64_t key);
 
-  // Ends those whose deadline passed some time ago and that no worker has fetched for a scheduler
-  // that is there, and asks again for those whose outputs do not come, or that this session's
-  // scheduler has not been asked for. `session`: 0: there is none. `gave_up`: for each that has
-  // ended.
-  void look(Time now, uint64_t session, Ask ask, absl::FunctionRef<void(uint64_t key)> gave_up);
+  // Of those whose deadline passed some time ago, ends all but those that a worker has fetched for
+  // a scheduler which is heard of: with the outputs, where these are there. Asks again for those
+  // whose outputs do not come, or that this session's scheduler has not been asked for. `session`:
+  // 0: there is none; `heard`: when it was heard of last. `gave_up`: for each that has ended.
+  void look(Time now, uint64_t session, Time heard, Ask ask,
+            absl::FunctionRef<void(uint64_t key)> gave_up);
   // All of them: the frontend stops.
   void end_all(const absl::Status& why);
   size_t size() const;

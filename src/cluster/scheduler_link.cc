@@ -12,7 +12,7 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr std::chrono::milliseconds kFirstLook{10}, kLastLook{500};
+constexpr std::chrono::milliseconds kFirstLook{10}, kLastLook{200};
 constexpr FrameLimits kToldLimits{64u << 20, 0};
 
 // For a scheduler to take the connection and to answer: one that does not is not the one.
@@ -150,6 +150,7 @@ absl::Status SchedulerLink::serve(const std::shared_ptr<Session>& session, Chann
     over = frame.status();
     if (over.ok() && !frame->message.has_beat()) over = invalid("a message that is no beat");
     if (!over.ok()) break;
+    heard_ = monotonic_now().nanos();
     Message answer;
     answer.mutable_echo()->set_number(frame->message.beat().number());
     answer.mutable_echo()->set_clock_nanos(monotonic_now().nanos());

@@ -41,6 +41,7 @@ class SchedulerLink {
   // Of the scheduler that is there; 0: none.
   uint64_t session() const;
   std::string why_none() const;  // when there was none last; empty: nothing was tried in vain yet
+  Time heard() const { return Time::from_nanos(heard_.load()); }  // of any of them, last
   // To that session's scheduler; nothing, where it has ended.
   void say(uint64_t session, absl::FunctionRef<void(Asked&)> add);
 
@@ -59,6 +60,7 @@ class SchedulerLink {
   Lookout lookout_;
   uint64_t epoch_ = 0;  // the highest of any scheduler that it had
   uint64_t sessions_ = 0;
+  std::atomic<int64_t> heard_{0};
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false;

@@ -125,9 +125,10 @@ TEST_F(HeldEnsembles, AnAnswerThatDoesNotComeIsAskedForAgain) {
   EXPECT_TRUE(bring(key, "a", 1, 2));
   tell(key, {kBoth, kOfA});
   std::vector<uint64_t> asked;
+  const Time now = Time() + Duration::millis(600);
   requests.look(
-      Time() + Duration::millis(600), 1,
-      [&asked](uint64_t again, const auto&) { asked.push_back(again); }, [](uint64_t) {});
+      now, 1, now, [&asked](uint64_t again, const auto&) { asked.push_back(again); },
+      [](uint64_t) {});
   EXPECT_THAT(asked, ElementsAre(key));
   tell(key, {kOfA, kOfA}, Time() + Duration::millis(700));
   ASSERT_EQ(replies.size(), 1u);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 
 #include "cluster/fixture.h"
 
@@ -51,7 +52,8 @@ class Held : public ::testing::Test {
     requests.told(key, {{.status = std::move(status), .version = "2"}, {}}, now);
   }
   void look(Time now) {
-    requests.look(now, 1, asks, [this](uint64_t key) { gave_up.push_back(key); });
+    requests.look(now, 1, heard.value_or(now), asks,
+                  [this](uint64_t key) { gave_up.push_back(key); });
   }
   std::vector<float> values() const {
     const auto bytes = replies.back().outputs.at(0).data.bytes;
@@ -65,6 +67,7 @@ class Held : public ::testing::Test {
       [this](uint64_t key, const auto&) { asked.push_back(key); };
   std::vector<engine::ReplyPart> replies;
   std::vector<uint64_t> asked, gave_up;
+  std::optional<Time> heard;  // of the scheduler, last; none: just now
 };
 
 // Whoever wants to know nothing more need not wait for what the scheduler has to say of it.
@@ -198,12 +201,45 @@ TEST_F(Held, NobodyWaitsLongBeyondADeadline) {
   EXPECT_EQ(replies.size(), 2u);
 }
 
+TEST_F(Held, WhatRunsForASchedulerThatSaysNothingIsNotWaitedForBeyondItsDeadline) {
+  const uint64_t key = add(1, at(100));
+  ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
+  heard = at(90);
+  look(at(128));
+  EXPECT_THAT(replies, IsEmpty());
+  look(at(140));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(replies[0].status));
+  EXPECT_THAT(gave_up, ElementsAre(key));
+}
+
+TEST_F(Held, OutputsAreEnoughBeyondTheDeadline) {
+  const uint64_t key = add(1, at(100));
+  ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
+  EXPECT_TRUE(bring(key, 0, 3));
+  look(at(120));
+  EXPECT_THAT(replies, IsEmpty());
+  look(at(130));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_THAT(values(), ElementsAre(0, 1, 2));
+}
+
+TEST_F(Held, OutputsThatDoNotComeAreNotWaitedForBeyondTheDeadline) {
+  const uint64_t key = add(1, at(100));
+  tell(key, absl::OkStatus(), at(90));
+  look(at(120));
+  EXPECT_THAT(replies, IsEmpty());
+  look(at(130));
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(replies[0].status));
+}
+
 TEST_F(Held, WhatRanForASchedulerThatIsGoneIsNotWaitedForBeyondItsDeadline) {
   const uint64_t key = add(1, at(100));
   ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
   requests.lost(1);
   const auto look_alone = [this](Time now) {
-    requests.look(now, 0, asks, [this](uint64_t each) { gave_up.push_back(each); });
+    requests.look(now, 0, now, asks, [this](uint64_t each) { gave_up.push_back(each); });
   };
   look_alone(at(120));
   EXPECT_THAT(replies, IsEmpty());
@@ -241,7 +277,7 @@ TEST_F(Held, WhoseOutputsDoNotComeWaitsForTheNextScheduler) {
   tell(key, absl::OkStatus(), at(0));
   requests.lost(1);
   const auto look_alone = [this](Time now) {
-    requests.look(now, 0, asks, [this](uint64_t each) { gave_up.push_back(each); });
+    requests.look(now, 0, now, asks, [this](uint64_t each) { gave_up.push_back(each); });
   };
   look_alone(at(600));
   EXPECT_THAT(replies, IsEmpty());
@@ -251,7 +287,7 @@ TEST_F(Held, WhoseOutputsDoNotComeWaitsForTheNextScheduler) {
   requests.lost(2);
   look_alone(at(2100));
   ASSERT_EQ(replies.size(), 1u);
-  EXPECT_TRUE(absl::IsUnavailable(replies[0].status));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(replies[0].status));
 }
 
 TEST_F(Held, AWrongAnswerOfAWorkerFailsTheRequest) {
