@@ -17,7 +17,8 @@ inline std::chrono::nanoseconds frontend_beat_period(Duration silence) {
   return std::min<std::chrono::nanoseconds>(beat_period(silence), std::chrono::milliseconds(15));
 }
 
-// For so long the active scheduler may say nothing to those that stand by: all parts have left it.
-inline Duration lease_of(Duration silence) { return silence * 2; }
+// For so long the active scheduler may say nothing to those that stand by: all parts have left it,
+// and it is no disk that was busy for a moment.
+inline Duration lease_of(Duration silence) { return std::max(silence * 2, Duration::seconds(1)); }
 
 }  // namespace fermata::cluster
