@@ -43,9 +43,6 @@ absl::Status check(const WorkerOptions& options) {
   if (any_remote && (options.residency == Residency::kOnDemand || options.least)) {
     return invalid("workers.types: a type is remote, expected residency placed and no count auto");
   }
-  if (any_remote && options.executor == ExecutorKind::kEmulated) {
-    return invalid("workers.types: a type is remote, expected another executor than emulated");
-  }
   return absl::OkStatus();
 }
 
