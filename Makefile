@@ -31,9 +31,10 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_models.py --record)
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_picker.py --record)
 
-cluster: build ## all parts on hosts of their own (network namespaces): what befalls workers in turn and every pair that is cut, bench/results/cluster_{faults,pairs}.json, and a thousand storms of faults (STORMS=n)
+cluster: build ## all parts on hosts of their own (network namespaces): workers that die, hang, are cut off in turn, every pair cut, bench/results/cluster_{faults,pairs}.json, a thousand storms of faults (STORMS=n), and ten thousand simulations of all parts in virtual time (SEEDS=n)
 	@scripts/deps.sh test
-	cmake --build --preset release -j$(JOBS) --target test_cluster
+	cmake --build --preset release -j$(JOBS) --target test_cluster test_cluster_simulated
+	FERMATA_SEEDS=$(or $(SEEDS),10000) build/test_cluster_simulated
 	FERMATA_STORMS=$(or $(STORMS),1000) build/test_cluster --gtest_filter='ClusterStorm*'
 	.deps/test/bin/python bench/cluster_faults.py
 	.deps/test/bin/python bench/cluster_pairs.py

@@ -1,0 +1,174 @@
+// The parts of a cluster, all of their code but sockets, in virtual time, and faults from a seed.
+// FERMATA_SEEDS says how many, FERMATA_FIRST_SEED from which on (make cluster: thousands); of one
+// that finds something the faults are taken away one by one that are not needed for it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <deque>
+#include <string>
+
+#include "cluster_simulated/apart.h"
+#include "cluster_simulated/cluster.h"
+#include "engine/fixture.h"
+
+namespace fermata::simulated {
+namespace {
+
+constexpr size_t kAtOnce = 2;
+
+uint64_t number(const char* variable, uint64_t otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
+}
+
+class Simulated : public testing::Test {
+ protected:
+  Simulated() { engine::write_emulated(folder_, "m", 8, 1, 5); }
+
+  Cluster::Options options(uint64_t seed) const {
+    Cluster::Options made{.models = folder_.path().string(), .seed = seed};
+    made.lock = (folder_.path() / fmt::format("lock-{}", ::getpid())).string();
+    made.give_way = seed % 2 == 0 ? 0 : 0.05;
+    return made;
+  }
+  // What `say` says of a cluster that this has befallen.
+  template <class Say>
+  static Apart simulate(const std::function<Cluster::Options()>& options, const Faults& faults,
+                        Say say) {
+    return Apart([&] {
+      if (std::getenv("FERMATA_TRACE") == nullptr) spdlog::set_level(spdlog::level::off);
+      const Cluster::Options made = options();
+      ::unlink(made.lock.c_str());
+      Cluster cluster(made);
+      cluster.run(faults);
+      std::string text = say(cluster);
+      ::unlink(made.lock.c_str());
+      return text;
+    });
+  }
+  static std::string findings(Cluster& cluster) {
+    std::string text;
+    for (const std::string& each : cluster.findings()) text += each + "\n";
+    return text;
+  }
+  Apart tried(uint64_t seed, const Faults& faults) const {
+    return simulate([this, seed] { return options(seed); }, faults, findings);
+  }
+  // Without those that are not needed.
+  Faults shrunk(uint64_t seed, Faults faults) const {
+    for (size_t i = faults.size(); i-- > 0;) {
+      Faults less = faults;
+      less.erase(less.begin() + static_cast<ptrdiff_t>(i));
+      if (!tried(seed, less).wait().empty()) faults = std::move(less);
+    }
+    return faults;
+  }
+  void report(uint64_t seed) const {
+    const Faults faults = shrunk(seed, faults_of(seed));
+    std::string text = fmt::format("seed {}:\n", seed);
+    for (const Fault& each : faults) text += each.text() + "\n";
+    ADD_FAILURE() << text << tried(seed, faults).wait();
+  }
+
+  engine::TemporaryFolder folder_;
+};
+
+TEST_F(Simulated, EveryRequestEndsOnceAndInTimeWhateverBefalls) {
+  const uint64_t first = number("FERMATA_FIRST_SEED", 0), seeds = number("FERMATA_SEEDS", 60);
+  const uint64_t most_found = number("FERMATA_FINDINGS", 3);
+  std::deque<std::pair<uint64_t, Apart>> running;
+  std::vector<uint64_t> found;
+  for (uint64_t seed = first; seed < first + seeds || !running.empty(); ++seed) {
+    if (seed < first + seeds) running.emplace_back(seed, tried(seed, faults_of(seed)));
+    if (running.size() < kAtOnce && seed + 1 < first + seeds) continue;
+    if (!running.front().second.wait().empty()) found.push_back(running.front().first);
+    running.pop_front();
+    if (found.size() >= most_found) seed = first + seeds;
+  }
+  for (const uint64_t seed : found) report(seed);
+}
+
+TEST_F(Simulated, ASeedGivesTheSameRun) {
+  for (const uint64_t seed : {uint64_t{4}, uint64_t{5}}) {
+    const auto trace = [&] {
+      return simulate([&] { return options(seed); }, faults_of(seed),
+                      [](Cluster& cluster) {
+                        return fmt::format("{} {}", cluster.world().switches(),
+                                           cluster.world().trace());
+                      })
+          .wait();
+    };
+    EXPECT_EQ(trace(), trace()) << "seed " << seed;
+  }
+}
+
+// The longest time in which nothing was answered, from a moment on.
+Duration longest_gap(const Cluster& cluster, Duration from) {
+  std::vector<Duration> replies = {from};
+  for (const Asked& each : cluster.asked()) {
+    const Duration at = cluster.since_begin(each.replied);
+    if (each.status.ok() && each.replies > 0 && at > from) replies.push_back(at);
+  }
+  std::sort(replies.begin(), replies.end());
+  Duration longest;
+  for (size_t i = 1; i < replies.size(); ++i) {
+    longest = std::max(longest, replies[i] - replies[i - 1]);
+  }
+  return longest;
+}
+
+// Requests have 2 s; what is lost, and whether nothing was answered for longer than that.
+std::string takeover(Cluster& cluster, Duration longest) {
+  std::string text;
+  for (const std::string& each : cluster.findings()) text += each + "\n";
+  const auto lost = std::count_if(cluster.asked().begin(), cluster.asked().end(),
+                                  [](const Asked& each) { return !each.status.ok(); });
+  if (lost > 0) text += fmt::format("{} of {} lost\n", lost, cluster.asked().size());
+  const Duration gap = longest_gap(cluster, Duration::seconds(1));
+  if (gap > longest) text += fmt::format("nothing was answered for {} ms\n", gap.millis());
+  return text;
+}
+
+class Takeover : public Simulated {
+ protected:
+  std::string befalls(Fault::Kind kind, Duration silence, Duration longest) const {
+    std::string text;
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+      const Faults faults = {{.kind = kind,
+                              .place = kSchedulers[0],
+                              .from = Duration::seconds(1) + Duration::millis(7 * seed),
+                              .length = Duration::millis(1700)}};
+      text += simulate(
+                  [&] {
+                    Cluster::Options made = options(seed);
+                    made.silence = silence;
+                    made.timeouts = {Duration::seconds(2)};
+                    made.without_deadline = false;
+                    return made;
+                  },
+                  faults, [longest](Cluster& cluster) { return takeover(cluster, longest); })
+                  .wait();
+    }
+    return text;
+  }
+};
+
+TEST_F(Takeover, AfterASchedulerDies) {
+  EXPECT_EQ(befalls(Fault::kDies, Duration::millis(300), Duration::seconds(1)), "");
+}
+TEST_F(Takeover, AfterASchedulerDiesWhereSilenceMayBeLong) {
+  EXPECT_EQ(befalls(Fault::kDies, Duration::seconds(10), Duration::seconds(1)), "");
+}
+TEST_F(Takeover, AfterASchedulerDiesWithItsHost) {
+  EXPECT_EQ(befalls(Fault::kHostDies, Duration::millis(300), Duration::millis(1500)), "");
+}
+TEST_F(Takeover, AfterASchedulerHangs) {
+  EXPECT_EQ(befalls(Fault::kHangs, Duration::millis(300), Duration::millis(1500)), "");
+}
+
+}  // namespace
+}  // namespace fermata::simulated
