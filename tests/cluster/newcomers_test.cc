@@ -16,6 +16,7 @@ class Silent : public Channel {
   absl::Status send(const Message&, absl::Span<const Bytes>) override { return internal("no"); }
   absl::StatusOr<Frame> receive(const FrameLimits&) override { return internal("no"); }
   std::string peer() const override { return "silent"; }
+  bool has_room() const override { return true; }
   bool is_cut = false;
 
  private:

@@ -28,7 +28,7 @@ class Recorded : public engine::Executor {
   std::vector<std::string>& said_;
 };
 
-class Slots : public testing::Test {
+class KeptModels : public testing::Test {
  protected:
   static WorkerSlots::Model model(const std::string& name, uint32_t id) {
     auto made = std::make_shared<engine::Variant>();
@@ -42,7 +42,7 @@ class Slots : public testing::Test {
   const WorkerSlots::Model a = model("a", 1), b = model("b", 2);
 };
 
-TEST_F(Slots, ModelsStayLoadedWhileOneSchedulerFollowsAnother) {
+TEST_F(KeptModels, ModelsStayLoadedWhileOneSchedulerFollowsAnother) {
   ASSERT_TRUE(slots.load(0, 7, a).ok());
   ASSERT_TRUE(slots.load(0, 8, b).ok());
   slots.begin();
@@ -55,7 +55,7 @@ TEST_F(Slots, ModelsStayLoadedWhileOneSchedulerFollowsAnother) {
   EXPECT_THAT(said, ElementsAre("load a", "load b", "unload 2"));
 }
 
-TEST_F(Slots, AModelOfSeveralNumbersIsUnloadedWithTheLast) {
+TEST_F(KeptModels, AModelOfSeveralNumbersIsUnloadedWithTheLast) {
   ASSERT_TRUE(slots.load(0, 1, a).ok());
   ASSERT_TRUE(slots.load(0, 2, a).ok());
   slots.unload(0, 1);
@@ -67,7 +67,7 @@ TEST_F(Slots, AModelOfSeveralNumbersIsUnloadedWithTheLast) {
   EXPECT_THAT(said, ElementsAre("load a", "unload 1", "load a"));
 }
 
-TEST_F(Slots, WhatCannotBeLoadedIsNotThere) {
+TEST_F(KeptModels, WhatCannotBeLoadedIsNotThere) {
   EXPECT_FALSE(slots.load(0, 1, model("bad", 3)).ok());
   EXPECT_EQ(slots.find(0, 1), nullptr);
   EXPECT_FALSE(slots.load(1, 1, a).ok());  // no such slot

@@ -185,6 +185,7 @@ int sched_yield() noexcept {
 int clock_gettime(clockid_t clock, timespec* to) noexcept {
   FERMATA_LIBRARY(clock_gettime);
   if (world() == nullptr) return own(clock, to);
+  world()->clock_is_read();
   const int64_t shown = world()->process().clock(world()->now()).nanos();
   *to = {.tv_sec = shown / 1'000'000'000, .tv_nsec = shown % 1'000'000'000};
   return 0;

@@ -162,6 +162,7 @@ class Connection : public cluster::Channel {
     return std::move(item.frame);
   }
   std::string peer() const override { return Network::address(end_.other_place()) + ":1"; }
+  std::string machine() const override { return Network::address(end_.other_place()); }
   bool has_room() const override { return end_.has_room(); }
 
  private:

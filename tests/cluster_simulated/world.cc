@@ -15,6 +15,7 @@ namespace fermata::simulated {
 namespace {
 
 constexpr size_t kStack = 512 << 10;
+constexpr uint32_t kMostReads = 1000;
 constexpr Time kBegin = Time::from_nanos(1'000'000'000'000);
 
 // The program's own thread-local variables, which every simulated thread has of its own: they lie
@@ -225,6 +226,10 @@ void World::give_way() {
   switch_away();
 }
 
+void World::clock_is_read() {
+  if (++reads_ > kMostReads) sleep(now_ + Duration::micros(1));
+}
+
 // The next that is not stopped; with a chance to give way, any.
 World::Thread* World::next() {
   std::erase_if(ready_, [](const Thread* each) { return each->over; });
@@ -261,6 +266,7 @@ void World::switch_away() {
   Thread* to = next();
   for (; to == nullptr; to = next()) advance();
   to->is_ready = false;
+  reads_ = 0;
   ++switches_;
   mark(to->number);
   mark(static_cast<uint64_t>(now_.nanos()));

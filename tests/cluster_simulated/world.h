@@ -75,6 +75,8 @@ class World {
   void wake(const void* what, size_t most = SIZE_MAX);
   void sleep(Time until);
   void give_way();  // to whoever else can run
+  // Of one that looks at it again and again, time goes on.
+  void clock_is_read();
   void maybe_give_way() {
     if (chance_ > 0 && random_.uniform() < chance_) give_way();
   }
@@ -102,6 +104,7 @@ class World {
   std::set<Alarm> alarms_;
   std::vector<Thread*> ended_;  // whose stacks others may have
   Thread* running_ = nullptr;
+  uint32_t reads_ = 0;  // of clocks, since another ran
 };
 
 }  // namespace fermata::simulated
