@@ -1,13 +1,10 @@
 #include "cluster/holders.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status.h"
-#include "cluster/tcp_channel.h"
 #include "cluster/tensor_reader.h"
 #include "engine/execute/absence.h"
 
@@ -18,7 +15,7 @@ namespace {
 // elsewhere. All inputs of a batch may take longer.
 constexpr Duration kAnswers = Duration::millis(500), kGives = Duration::seconds(4);
 constexpr Duration kBrings = Duration::seconds(5);
-constexpr std::chrono::milliseconds kPause{20};
+constexpr Duration kLeast = Duration::millis(25);
 
 absl::Status cut_off(const std::string& address, const absl::Status& why) {
   return engine::absent(engine::Absence::kCut,
@@ -33,6 +30,15 @@ void write_piece(const Part& part, const engine::Variant& variant, Piece& to) {
   to.set_model(variant.model);
 }
 
+// While it waits for one frontend, the parts that others hold wait too.
+Duration patience(const Batch& batch) {
+  uint64_t tightest = static_cast<uint64_t>(2 * kAnswers.nanos());
+  for (const Part& part : batch.parts()) {
+    if (part.left_nanos() > 0) tightest = std::min(tightest, part.left_nanos());
+  }
+  return std::max(Duration::nanos(static_cast<int64_t>(tightest / 2)), kLeast);
+}
+
 }  // namespace
 
 void Holders::end() {
@@ -41,7 +47,6 @@ void Holders::end() {
   for (const auto& [address, channel] : links_) {
     if (fetching_) channel->cut();
   }
-  changed_.notify_all();
 }
 
 bool Holders::fetching(bool is_so) {
@@ -50,41 +55,31 @@ bool Holders::fetching(bool is_so) {
   return !over_;
 }
 
-void Holders::lose(const std::string& address) {
+bool Holders::drop(const std::string& address) {
   const std::lock_guard lock(mutex_);
   if (const auto it = links_.find(address); it != links_.end()) {
     it->second->cut();
     links_.erase(it);
   }
+  return !over_;
 }
 
-absl::StatusOr<std::shared_ptr<Channel>> Holders::connect(const std::string& address) {
-  ASSIGN_OR_RETURN(auto channel, Tcp::connect(address, kAnswers));
-  channel->expect_by(monotonic_now() + kAnswers);
-  lookout_.over(channel);
-  RETURN_IF_ERROR(Tcp::secure(*channel, tls_, false));
-  Message greeting;
-  greeting.mutable_attach();
-  RETURN_IF_ERROR(channel->send(greeting));
-  return channel;
+// Unless it is this worker that stops.
+void Holders::lost(const std::string& address, const absl::Status& why) {
+  if (drop(address)) ways_.lost(address, why);
 }
 
-// Where there is none, the scheduler hears of it a little later, since it may ask at once again.
-absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& address) {
-  std::unique_lock lock(mutex_);
-  if (const auto it = links_.find(address); it != links_.end()) return it->second;
-  lock.unlock();
-  absl::StatusOr<std::shared_ptr<Channel>> channel = connect(address);
-  lock.lock();
-  if (!channel.ok()) changed_.wait_for(lock, kPause, [this] { return over_; });
-  if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
-  if (!channel.ok() && unreached_ != address) {
-    spdlog::error("the frontend at {} cannot be reached: {}", address, message(channel.status()));
+absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& address,
+                                                       Duration patience) {
+  RETURN_IF_ERROR(ways_.check(address));
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = links_.find(address); it != links_.end()) return it->second;
   }
-  if (!channel.ok()) unreached_ = address;
-  if (channel.ok() && unreached_ == address) unreached_.clear();
-  if (channel.ok()) links_[address] = *channel;
-  return channel;
+  ASSIGN_OR_RETURN(auto channel, ways_.connect(address, patience));
+  const std::lock_guard lock(mutex_);
+  if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  return links_[address] = std::move(channel);
 }
 
 // A connection that was kept may have ended long ago: then by a new one, once.
@@ -95,15 +90,15 @@ void Holders::ask(const Batch& batch, const engine::Variant& variant, const std:
     write_piece(batch.parts(at), variant, *text.mutable_fetch()->add_pieces());
   }
   for (int attempt = 0; attempt < 2; ++attempt) {
-    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address);
+    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address, patience(batch));
     asked.failed = channel.status();
     if (!channel.ok()) return;
     asked.channel = *std::move(channel);
-    asked.channel->expect_by(monotonic_now() + kAnswers);
+    asked.channel->expect_by(monotonic_now() + patience(batch));
     asked.failed = asked.channel->send(text);
     asked.channel->expect_by(Time::infinite());
     if (asked.failed.ok()) return;
-    lose(address);
+    drop(address);
   }
 }
 
@@ -111,9 +106,9 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
                       Fetched& to, std::vector<engine::InferRequest>& requests) {
   const std::string& address =
       batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
-  const auto receive_frame = [&asked]() -> absl::StatusOr<Frame> {
+  const auto receive_frame = [&]() -> absl::StatusOr<Frame> {
     RETURN_IF_ERROR(asked.failed);
-    asked.channel->expect_pieces(kAnswers, monotonic_now() + kGives);
+    asked.channel->expect_pieces(patience(batch), monotonic_now() + kGives);
     absl::StatusOr<Frame> frame = asked.channel->receive();
     asked.channel->expect_pieces(Duration(), Time::infinite());
     return frame;
@@ -124,7 +119,7 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
                     asked.parts.size());
   }
   if (!frame.ok()) {
-    lose(address);
+    lost(address, frame.status());
     for (const int at : asked.parts)
       to.parts[static_cast<size_t>(at)].status = cut_off(address, frame.status());
     return;
@@ -206,7 +201,7 @@ uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant,
     absl::Status sent = out.check();
     const bool too_much = !sent.ok();
     if (sent.ok()) {
-      auto channel = link(address);
+      auto channel = link(address, patience(batch));
       sent = channel.status();
       if (channel.ok()) {
         (*channel)->expect_by(monotonic_now() + kBrings);
@@ -215,7 +210,7 @@ uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant,
       }
     }
     if (sent.ok()) moved += out.bytes();
-    if (!sent.ok() && !too_much) lose(address);
+    if (!sent.ok() && !too_much) lost(address, sent);
     for (const size_t at : brought) {
       if (sent.ok()) {
         result.parts[at] = std::vector<Tensor>();

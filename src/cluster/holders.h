@@ -1,6 +1,5 @@
 #pragma once
 
-#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -8,9 +7,8 @@
 #include <vector>
 
 #include "cluster/channel.h"
-#include "cluster/lookout.h"
 #include "cluster/messages.h"
-#include "cluster/options.h"
+#include "cluster/ways.h"
 #include "engine/catalog.h"
 
 namespace fermata::cluster {
@@ -19,7 +17,7 @@ namespace fermata::cluster {
 // outputs back, so that neither passes the scheduler. One thread at a time, but for end().
 class Holders {
  public:
-  Holders(TlsFiles tls, Lookout& lookout) : tls_(std::move(tls)), lookout_(lookout) {}
+  explicit Holders(Ways& ways) : ways_(ways) {}
 
   // A batch as far as its inputs have come: `batch.run` has those parts, in order.
   struct Fetched {
@@ -31,7 +29,8 @@ class Holders {
     std::vector<Part> parts;  // of the message, each
     uint64_t bytes = 0;
   };
-  // Blocks for at most some seconds. INVALID_ARGUMENT where the message makes no sense.
+  // Blocks for at most some seconds, and where nothing comes from a frontend for half of what the
+  // tightest part has left. INVALID_ARGUMENT where the message makes no sense.
   absl::StatusOr<Fetched> fetch(const Batch& batch, const engine::Variant& variant, Time now);
   // The outputs of a batch whose results are those of all parts of the message go to the holders,
   // and leave `result`. A part whose outputs cannot be brought fails. Their bytes.
@@ -45,22 +44,19 @@ class Holders {
     absl::Status failed;
     std::vector<int> parts;
   };
-  absl::StatusOr<std::shared_ptr<Channel>> link(const std::string& address);
-  absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& address);
-  void lose(const std::string& address);
+  absl::StatusOr<std::shared_ptr<Channel>> link(const std::string& address, Duration patience);
+  bool drop(const std::string& address);  // its connection; false: no more is fetched
+  void lost(const std::string& address, const absl::Status& why);
   bool fetching(bool is_so);  // false: no more
   void ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
            Asked& asked);
   void receive(const Batch& batch, const Signature& signature, const Asked& asked, Fetched& to,
                std::vector<engine::InferRequest>& requests);
 
-  const TlsFiles tls_;
-  Lookout& lookout_;
+  Ways& ways_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   bool over_ = false, fetching_ = false;
   std::map<std::string, std::shared_ptr<Channel>> links_;  // by address
-  std::string unreached_;                                  // whose way was looked for last, in vain
 };
 
 }  // namespace fermata::cluster

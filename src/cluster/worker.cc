@@ -120,7 +120,7 @@ absl::Status Worker::serve_once(const std::string& scheduler) {
       welcome.silence_nanos() > static_cast<uint64_t>(Duration::seconds(3600).nanos())) {
     return invalid("its welcome makes no sense");
   }
-  WorkerSession session(*slots_, welcome.slots(), options_.tls, lookout_,
+  WorkerSession session(*slots_, welcome.slots(), ways_,
                         [this](const Load& load) { return open(load); });
   for (uint32_t i = 0; i <= welcome.slots(); ++i) {
     const bool loads = i == welcome.slots();

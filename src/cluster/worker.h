@@ -13,6 +13,7 @@
 #include "cluster/channel.h"
 #include "cluster/lookout.h"
 #include "cluster/options.h"
+#include "cluster/ways.h"
 #include "cluster/worker_slots.h"
 #include "engine/execute/executor.h"
 #include "engine/trial/loader.h"
@@ -53,6 +54,7 @@ class Worker {
   std::unique_ptr<WorkerSlots> slots_;
   std::map<std::string, Variants> opened_;  // by model, of the thread that loads
   Lookout lookout_;
+  Ways ways_{options_.tls, lookout_};
   uint64_t epoch_ = 0;  // the highest of any scheduler that it had
   std::mutex mutex_;
   std::condition_variable changed_;

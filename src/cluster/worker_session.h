@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/channel.h"
 #include "cluster/holders.h"
+#include "cluster/ways.h"
 #include "cluster/worker_slots.h"
 #include "engine/catalog.h"
 #include "engine/execute/executor.h"
@@ -21,13 +22,12 @@ class WorkerSession {
  public:
   // A model of this host that is what the scheduler has.
   using Open = std::function<absl::StatusOr<std::shared_ptr<const engine::Variant>>(const Load&)>;
-  // The first `count` of the slots take part, which live longer.
-  WorkerSession(WorkerSlots& slots, uint32_t count, const TlsFiles& tls, Lookout& lookout,
-                Open open)
+  // The first `count` of the slots take part, which live longer, as `ways` does.
+  WorkerSession(WorkerSlots& slots, uint32_t count, Ways& ways, Open open)
       : slots_(slots), open_(std::move(open)) {
     slots_.begin();
     for (uint32_t i = 0; i < count; ++i) {
-      holders_.push_back(std::make_unique<Holders>(tls, lookout));
+      holders_.push_back(std::make_unique<Holders>(ways));
     }
   }
   // What runs ends first, and frontends get its outputs.

@@ -9,12 +9,14 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "cluster/fixture.h"
 #include "cluster/holders.h"
 #include "cluster/tcp_channel.h"
+#include "engine/execute/absence.h"
 
 namespace fermata::cluster {
 namespace {
@@ -70,6 +72,7 @@ class InputsHeld : public ::testing::Test {
   HeldRequests requests_{1};
   InputHolder holder_{requests_, {}};
   Lookout lookout_;
+  Ways ways_{{}, lookout_};
 };
 
 TEST_F(InputsHeld, WrongOutputsOfOneRequestMoveNoneOfTheNext) {
@@ -103,7 +106,7 @@ TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
   const Batch batch = batch_of(asked);
   engine::Variant variant{.model = "m"};
   variant.signature = signature();
-  Holders holders({}, lookout_);
+  Holders holders(ways_);
   const auto fetched = holders.fetch(batch, variant, monotonic_now());
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   ASSERT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
@@ -115,6 +118,30 @@ TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
   EXPECT_GT(holders.bring(batch, variant, result), 0u);
   EXPECT_TRUE(result.parts[0].ok());
   EXPECT_EQ(value(take(asked)), 7);
+}
+
+TEST_F(InputsHeld, AWayThatIsCutIsRememberedUntilItIsThereAgain) {
+  Asked asked = add();
+  engine::Variant variant{.model = "m"};
+  variant.signature = signature();
+  auto silent = *Tcp::listen("127.0.0.1", 0);  // whoever connects hears nothing
+  const uint16_t port = silent->port();
+  const std::string there = fmt::format("127.0.0.1:{}", port);
+  Batch batch = batch_of(asked);
+  batch.set_holders(0, there);
+  Holders one(ways_), other(ways_);
+  const auto cut = one.fetch(batch, variant, monotonic_now());
+  ASSERT_TRUE(cut.ok()) << cut.status();
+  EXPECT_EQ(engine::absence_of(cut->parts[0].status), engine::Absence::kCut);
+  EXPECT_FALSE(ways_.check(there).ok());
+  const auto at_once = other.fetch(batch, variant, monotonic_now());
+  EXPECT_EQ(engine::absence_of(at_once->parts[0].status), engine::Absence::kCut);
+  silent.reset();
+  InputHolder again(requests_, {});
+  ASSERT_TRUE(again.listen("127.0.0.1", port).ok());
+  while (!ways_.check(there).ok()) std::this_thread::yield();
+  const auto fetched = other.fetch(batch, variant, monotonic_now());
+  EXPECT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
 }
 
 }  // namespace

@@ -22,8 +22,6 @@ namespace {
 constexpr uint16_t kPort = 7400;
 constexpr uint32_t kSlots = 2;  // of a worker
 constexpr Duration kReady = Duration::seconds(2);
-// From the end of the last fault until all that have time left must have been answered.
-constexpr Duration kSettles = Duration::seconds(12);
 // Beyond a deadline nobody waits longer.
 constexpr Duration kBeyond = Duration::millis(50);
 constexpr Duration kRestart = Duration::millis(100);  // by whoever looks after a process
@@ -234,7 +232,7 @@ bool Cluster::is_open() const {
 void Cluster::run(const Faults& faults) {
   for (const Fault& fault : faults) befall(fault);
   world_.sleep(began_ + options_.asking + Duration::seconds(1));
-  const Time end = began_ + options_.asking + kSettles;
+  const Time end = began_ + options_.asking + options_.settles;
   while (world_.now() < end && is_open()) world_.sleep(world_.now() + Duration::millis(50));
 }
 

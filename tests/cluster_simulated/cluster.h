@@ -40,6 +40,8 @@ class Cluster {
     std::vector<Duration> timeouts = {Duration::millis(60), Duration::millis(400),
                                       Duration::seconds(10)};  // of which one is drawn
     bool without_deadline = true;                              // some requests
+    // After the clients, until all that have time left must have been answered.
+    Duration settles = Duration::seconds(12);
   };
   explicit Cluster(Options options);
 

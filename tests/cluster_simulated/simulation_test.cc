@@ -106,6 +106,60 @@ TEST_F(Simulated, ASeedGivesTheSameRun) {
   }
 }
 
+using CutOff = Simulated;
+
+TEST_F(CutOff, TightRequestsAreNotAnsweredLateSinceAWorkerCannotReachTheirFrontend) {
+  for (uint64_t seed = 0; seed < 10; ++seed) {
+    const Faults faults = {{.kind = Fault::kCutOneWay,
+                            .place = kFrontends[0],
+                            .other = kWorkers[0],
+                            .from = Duration::millis(500),
+                            .length = Duration::seconds(3)}};
+    const auto made = [&] {
+      Cluster::Options made = options(seed);
+      made.timeouts = {Duration::millis(60)};
+      made.without_deadline = false;
+      return made;
+    };
+    EXPECT_EQ(simulate(made, faults, findings).wait(), "") << "seed " << seed;
+  }
+}
+
+TEST_F(CutOff, WhatNoWorkerReachesEndsAfterSomeTime) {
+  Faults faults;
+  for (const uint32_t worker : kWorkers) {
+    faults.push_back({.kind = Fault::kCut,
+                      .place = kFrontends[0],
+                      .other = worker,
+                      .from = Duration::millis(500),
+                      .length = Duration::seconds(120)});
+  }
+  const auto made = [this] {
+    Cluster::Options made = options(1);
+    made.timeouts = {};
+    made.asking = Duration::seconds(1);
+    made.settles = Duration::seconds(100);
+    return made;
+  };
+  const auto unlike = [](Cluster& cluster) {
+    std::string text;
+    size_t unreached = 0;
+    for (const Asked& each : cluster.asked()) {
+      const double took = (each.replied - each.at).millis();
+      if (each.replies != 1)
+        text += fmt::format("request {}: {} replies", each.number, each.replies);
+      if (each.status.ok()) continue;
+      ++unreached;
+      const bool is_cut = each.frontend == kFrontends[0] && absl::IsUnavailable(each.status);
+      if (!is_cut || took < 10'000)
+        text += fmt::format("{} ms: {}\n", took, each.status.ToString());
+    }
+    if (unreached < 10) text += fmt::format("only {} could not be reached", unreached);
+    return text;
+  };
+  EXPECT_EQ(simulate(made, faults, unlike).wait(), "");
+}
+
 // The longest time in which nothing was answered, from a moment on.
 Duration longest_gap(const Cluster& cluster, Duration from) {
   std::vector<Duration> replies = {from};

@@ -273,6 +273,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
     part.job->decided = true;
     running->shares.push_back({task.job, part.job, part.index});
     running->shares.back().lost = part.lost;
+    running->shares.back().cut = part.cut;
     const InferRequest& request = part.job->request();
     run.parts.push_back({&request.inputs, &request.outputs, part.first, task.items});
     BatchPart& bound = run.parts.back();
@@ -346,8 +347,7 @@ void Driver::reply(const std::shared_ptr<InFlight>& running, BatchResult result)
     if (share.base_model) take_answer(*running, i, std::move(result.parts[i]));
     const absl::Status& why = share.base_model ? share.answer.status() : result.parts[i].status();
     share.failed = !why.ok();
-    const Absence absence = absence_of(why);
-    if (absence != Absence::kLost || share.lost == 0) share.absence = absence;
+    share.absence = share.again_after(absence_of(why));
   }
   auto run = running->run;  // a copy: the owner reads the batch's from now on
   events_.enqueue(running);
@@ -372,6 +372,7 @@ void Driver::batch_ended(InFlight& running, Time now) {
   --in_flight_;
   learn(running, now);
   const auto [failed, away] = take_answers(running);
+  if (remote_) rest_where_cut(running, now);
   scheduler_->ended({running.worker, failed, away}, now, decisions_);
   Worker& worker = *workers_[running.worker.index()];
   --worker.in_flight;

@@ -161,6 +161,11 @@ class Driver {
   void take_back(VariantId variant);
   void leave_aside(Part& part);  // no more
   void refuse_aside(Time now);   // those whose deadline has passed
+  // Its worker cannot reach the frontend that has its inputs: others take it, while that worker
+  // rests for a moment, and so does a part that none can reach.
+  void rest_where_cut(const InFlight& running, Time now);
+  void put_off(JobId part, Time now);
+  void go_on(Time now);  // with what was put off, and with workers that have rested
   // Of a part that another host runs: whoever waits for it beyond its deadline waits only as long
   // as that host is heard of.
   void watch(JobId part, WorkerId worker);
@@ -226,6 +231,8 @@ class Driver {
   std::deque<JobId> early_order_;
   std::set<std::pair<Time, JobId>> aside_;    // parts that wait for a process, by deadline
   std::set<std::pair<Time, JobId>> watched_;  // by when their host is asked
+  std::set<std::pair<Time, JobId>> put_off_;  // until when
+  std::set<std::pair<Time, WorkerId>> resting_;
   // Of which models' processes, by worker, the executors call when they are back.
   absl::flat_hash_set<std::pair<VariantId, WorkerId>> awaited_;
   std::vector<Observer::Member> observed_;  // of the batch that is bound

@@ -21,7 +21,7 @@ void Driver::withdraw_parts(Job& job, Time now) {
   for (const JobId id : job.parts()) {
     const auto it = parts_.find(id);
     if (it == parts_.end()) continue;
-    if (!it->second.away.is_none()) {
+    if (!it->second.away.is_none() || !it->second.put_off.is_infinite()) {
       forget(id);
       continue;
     }
@@ -66,6 +66,7 @@ void Driver::again(InFlight& running, size_t at, Time now) {
   part.bound = false;
   unwatch(part);
   if (share.absence == Absence::kLost) ++part.lost;
+  if (share.absence == Absence::kCut) ++part.cut;
   if (stopping_) {
     share.job->end(Outcome::kUnavailable,
                    error(absl::StatusCode::kUnavailable, "the server is shutting down"), {});
@@ -75,6 +76,8 @@ void Driver::again(InFlight& running, size_t at, Time now) {
     if (share.job->open_parts > 0) withdraw_parts(*share.job, now);
   } else if (share.absence == Absence::kAway) {
     set_aside(share.part, running);
+  } else if (share.absence == Absence::kCut && part.cut > 1) {
+    put_off(share.part, now);
   } else {
     scheduler_->nominate(policy::Task(part.task), now, decisions_);
   }
@@ -111,6 +114,9 @@ void Driver::take_back(VariantId variant) {
 }
 
 void Driver::leave_aside(Part& part) {
+  if (!part.put_off.is_infinite()) {
+    put_off_.erase({std::exchange(part.put_off, Time::infinite()), part.task.job});
+  }
   if (std::exchange(part.away, VariantId::none()).is_none()) return;
   aside_.erase({part.job->deadline(), part.task.job});
 }
@@ -131,6 +137,7 @@ void Driver::refuse_aside(Time now) {
 
 void Driver::look_aside(Time now) {
   if (!aside_.empty()) refuse_aside(now);
+  if (!put_off_.empty() || !resting_.empty()) go_on(now);
   if (!watched_.empty()) ask_hosts(now);
 }
 
@@ -138,7 +145,7 @@ Time Driver::next_aside() const {
   const auto first = [](const auto& of) {
     return of.empty() ? Time::infinite() : of.begin()->first;
   };
-  return std::min(first(aside_), first(watched_));
+  return std::min({first(aside_), first(watched_), first(put_off_), first(resting_)});
 }
 
 void Driver::watch(JobId id, WorkerId worker) {

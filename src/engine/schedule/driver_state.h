@@ -21,6 +21,8 @@ struct Driver::Part {
   Time nominated = Time();
   bool left = false;                    // the queue, when it was first bound
   uint32_t lost = 0;                    // processes that ended while they ran it
+  uint32_t cut = 0;                     // runs that came to nothing since a way was cut
+  Time put_off = Time::infinite();      // until then it waits beside the scheduler
   VariantId away = VariantId::none();   // it waits, beside the scheduler, for this one's process
   WorkerId watched = WorkerId::none();  // of another host, which runs it
   Time ask = Time();                    // when that is asked, first at the deadline
@@ -55,8 +57,10 @@ struct Driver::InFlight {
     std::shared_ptr<Query> query;        // whose inputs it reads
     absl::StatusOr<std::vector<Tensor>> answer = std::vector<Tensor>();  // when the batch has ended
     bool failed = false;               // of any, when the batch has ended
-    uint32_t lost = 0;                 // as the part's, when it was bound
+    uint32_t lost = 0, cut = 0;        // as the part's, when it was bound
     Absence absence = Absence::kNone;  // why it runs again
+    // The same, or none: it has run often enough.
+    Absence again_after(Absence how) const;
   };
   std::vector<Share> shares;
   PartRun run;    // set when the batch has ended, but for the choice
@@ -72,6 +76,7 @@ struct Driver::Worker {
   uint32_t in_flight = 0;               // its batches under way
   std::atomic<bool> away{false};        // its host is not there
   bool leaving = false;                 // its models go when it runs nothing
+  Time rests = Time::infinite();        // it is given nothing until then
   std::set<VariantId> loaded;           // under loaded_mutex_
   Time last_end;                        // of its batches, as the owner knows
   std::atomic<int64_t> reply_nanos{0};  // from its last batch's end until all were answered
