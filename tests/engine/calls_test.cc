@@ -44,7 +44,7 @@ class Models {
  public:
   Models() {
     calls_->open({.submit =
-                      [this](InferRequest request, Reply reply) {
+                      [this](InferRequest request, engine::Reply reply) {
                         const std::lock_guard lock(mutex_);
                         waiting_.emplace_back(std::move(request), std::move(reply));
                         most_ = std::max(most_, waiting_.size());
@@ -75,7 +75,7 @@ class Models {
   const std::shared_ptr<ModelCalls> calls_ = std::make_shared<ModelCalls>();
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::pair<InferRequest, Reply>> waiting_;
+  std::vector<std::pair<InferRequest, engine::Reply>> waiting_;
   size_t most_ = 0, came_ = 0;
 };
 
