@@ -162,7 +162,7 @@ struct KeyInfo {
 // least recently used go; without one all are there from the beginning.
 inline constexpr int64_t kUnlimitedMemory = std::numeric_limits<int64_t>::max();
 
-// A5: how long before a batch starts its decision must be made, for control
+// How long before a batch starts its decision must be made, for control
 // messages and for fetching the data of `items` items. (Symphony appendix C.)
 struct DelayBound {
   Duration control, per_item;

@@ -12,7 +12,7 @@ struct Moment {
   Time now, free_at;
 };
 
-// ℓ(b) together with the delay bound d(b) = d_ctrl + d_data·b (A5): a batch
+// ℓ(b) together with the delay bound d(b) = d_ctrl + d_data·b: a batch
 // starts when its worker is free and its data has arrived. Items above the
 // largest batch are extrapolated, so that a backlog too has a time.
 class BatchTimes {
