@@ -231,7 +231,9 @@ TEST(ModelConfig, ErrorsSayWhereAndWhat) {
   EXPECT_THAT(
       says(complete("max_batch_size: 2 input { name: 'x' data_type: TYPE_FP32 dims: [4, 1] }")),
       HasSubstr("dims are [4,1], the model has [3,-1] after the batch dimension"));
-  EXPECT_THAT(says(complete("ensemble_scheduling { }")), HasSubstr("ensemble_scheduling"));
+  EXPECT_THAT(
+      says(complete("ensemble_scheduling { max_inflight_requests: 4 }")),
+      HasSubstr("ensemble_scheduling is not served; write it as a service of kind pipeline"));
   FileSignature fixed = batched();
   fixed.inputs[0].shape = {1, 3, 5};
   for (const char* text :
