@@ -5,7 +5,8 @@
 
 A small model gets 100 requests a second over one gRPC connection, alone, then while another of 100 MB is loaded,
 which measures it, and unloaded ten times; in turns, with models on threads of the server and in processes of their
-own. Prints the 99th percentiles and what memory the server and its processes have before and after. Writes
+own. Prints the 99th percentiles and what memory the server and its processes have before and after; without a
+recorder, whose memory grows with every request until it is full, whether anything is loaded or not. Writes
 bench/results/loads.json, and exits with 1 where with processes the 99th percentile or the memory is over 5 % more."""
 
 import argparse
@@ -54,7 +55,7 @@ class Served(server.Started):
         self.http, self.grpc, metrics = server.free_ports(3)
         config = folder / "fermata.yaml"
         config.write_text(f"models: {models}\nlisten: {{http: {self.http}, grpc: {self.grpc}, metrics: {metrics}}}\n"
-                          f"workers: {{count: 1, isolation: {isolation}}}\nlog_level: warning\n")
+                          f"workers: {{count: 1, isolation: {isolation}}}\nlog_level: warning\nrecorder: off\n")
         self._start([server.BINARY, "serve", "--config", config], folder / "log")
 
 
