@@ -545,6 +545,21 @@ TEST(StreamSessions, StrangersThatOnlySayHelloCostOthersNothing) {
   EXPECT_GE(beside_hasty, 0.98 * alone);
 }
 
+// Those of a client with time that come at once after its link stood still are no flood.
+TEST(StreamSessions, FramesThatALinkHeldForLessThanTheirObjectiveAreTaken) {
+  StreamSessions sessions(three_sizes());
+  StreamFrame f = frame_of("patient");
+  f.slo = Duration::seconds(5);
+  ASSERT_TRUE(sessions.frame(f, second(1)).ok());
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(sessions.frame(f, second(5)).ok()) << i;
+  int taken = 0;
+  f.slo = Duration::millis(100);
+  f.client = "hasty";
+  ASSERT_TRUE(sessions.frame(f, second(1)).ok());
+  for (int i = 0; i < 40; ++i) taken += sessions.frame(f, second(5)).ok();
+  EXPECT_EQ(taken, 14);  // what it sends in a second, and four
+}
+
 TEST(StreamSessions, AFloodIsRejectedAndOthersAreNot) {
   StreamSessions sessions(three_sizes());
   int taken = 0;

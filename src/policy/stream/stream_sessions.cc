@@ -15,7 +15,8 @@ constexpr Duration kShortestGap = Duration::millis(50);  // between two plans
 constexpr Duration kSilence = Duration::seconds(5);
 constexpr double kBandwidthChange = 0.25;
 constexpr double kFaster = 1.25, kBurst = 4;  // than registered, before frames are rejected
-constexpr double kMostOwed = 10;              // in seconds of registered frames, beside kBurst
+// In seconds of registered frames, beside kBurst: what a client may owe, and what may come at once.
+constexpr double kMostOwed = 10, kLeastSaved = 1;
 constexpr double kLeastMbps = 1e-3;
 constexpr double kFirstMbps = 10;  // before a client has said anything
 constexpr size_t kLongestId = 128;
@@ -180,7 +181,9 @@ double StreamSessions::charge(uint32_t variant, const Session& session, Time now
 absl::Status StreamSessions::take_allowance(const StreamFrame& frame, uint32_t variant,
                                             double charge, Session& session, Time now) {
   const double since = (now - session.allowance_at).seconds(), rate = session.rate.said();
-  session.allowance = std::min(session.allowance + since * rate * kFaster, kBurst + rate);
+  // Where its link stands still, what it sends within its objective comes at once, and in time.
+  const double saved = std::clamp(session.slo.seconds(), kLeastSaved, kMostOwed);
+  session.allowance = std::min(session.allowance + since * rate * kFaster, kBurst + rate * saved);
   session.allowance_at = now;
   if (session.allowance < 1) {
     ++totals_.flooded;
