@@ -57,6 +57,7 @@ struct DemoClient {
   Spawned process;
   std::string trace;
   uint64_t on_time = 0, late = 0, failed = 0, dropped = 0, unmapped = 0;
+  std::string last_error;
   int64_t input_size = 0;
   double estimate_mbps = 0;
   Histogram latencies;
@@ -70,6 +71,8 @@ struct DemoClient {
       ++unmapped;
     } else if (told.contains("error")) {
       ++failed;
+      last_error =
+          told["error"].is_string() ? told["error"].get<std::string>() : told["error"].dump();
     } else {
       const double latency_ms = told.value("latency_ms", 0.0);
       ++(latency_ms <= slo_ms ? on_time : late);
@@ -82,6 +85,7 @@ struct DemoClient {
     Json row = {{"trace", trace},          {"on_time", on_time}, {"late", late},
                 {"failed", failed},        {"dropped", dropped}, {"unmapped", unmapped},
                 {"input_size", input_size}};
+    if (failed > 0) row["last_error"] = last_error;
     if (on_time + late > 0) {
       row["latency_ms"] = {{"p50", latencies.quantile(0.5).millis()},
                            {"p99", latencies.quantile(0.99).millis()}};
