@@ -3,7 +3,8 @@
 # shares with the program is compiled once more, as code that can be loaded anywhere.
 include_guard()
 pkg_check_modules(gstreamer IMPORTED_TARGET gstreamer-video-1.0>=1.22)
-if(gstreamer_FOUND)
+# Loaded into other programs, which have no sanitizer.
+if(gstreamer_FOUND AND NOT FERMATA_SANITIZE)
   file(GLOB gstreamer_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/gstreamer/*.cc)
   get_target_property(gstreamer_messages fermata_proto SOURCES)
   list(FILTER gstreamer_messages INCLUDE REGEX "\\.cc$")
