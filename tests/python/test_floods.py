@@ -289,6 +289,26 @@ def upload_parts(client, streams, most):
                 client.sendall(frame(PING, 1, 0, body))
 
 
+def test_new_clients_get_in_where_all_connections_say_only_a_preface(tmp_path):
+    """More than the server may have; those that have never called give way, and who calls stays."""
+    most = 64
+    text = f"models: {{models}}\nlisten: {{{{http: 0, grpc: 0, metrics: 0, max_connections: {most}}}}}\n"
+    server = Server(tmp_path, ROOT / "tests" / "data" / "repository", text)
+    host, port = server.grpc.split(":")
+    with contextlib.ExitStack() as held, tritonclient.grpc.InferenceServerClient(server.grpc) as earlier:
+        assert earlier.is_server_live()
+        for _ in range(2 * most):
+            silent = held.enter_context(socket.create_connection((host, int(port)), timeout=30))
+            silent.sendall(PREFACE + frame(SETTINGS, 0, 0))
+            assert silent.recv(9)  # the server has it
+        for _ in range(3):
+            with tritonclient.grpc.InferenceServerClient(server.grpc, channel_args=[("grpc.use_local_subchannel_pool", 1)]) as late:
+                assert late.is_server_live()
+        assert earlier.is_server_live()
+        assert metric(server, 'fermata_connections{protocol="grpc"}') <= most
+    assert server.stop() == 0, server.log.read_text()
+
+
 def test_messages_that_never_end_are_given_up_where_memory_is_short(tmp_path):
     text = "models: {models}\nlisten: {{http: 0, grpc: 0, metrics: 0, memory_mb: 64, max_request_mb: 8}}\n"
     server = Server(tmp_path, ROOT / "tests" / "data" / "repository", text)
