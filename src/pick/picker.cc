@@ -175,6 +175,7 @@ Picker::Verdict Picker::send(const Choice& to, Time now, const Ask& ask, double 
   sent_[ticket] = {to.server->first, ask.service, ask.tenant,  now, end,
                    ask.budget,       own,         server.ahead};
   server.ends.emplace(end, ticket);
+  if (end < server.looked) server.late.insert(ticket);
   server.sent = now;
   server.ahead += own;
   ++server.count;
@@ -195,6 +196,23 @@ void Picker::learn(Server& server, const Sent& sent, double seconds) {
   weight += kWeightLearns * (std::clamp(here, kLightest, kHeaviest) - weight);
 }
 
+// The server has answered this one: what came before and should have ended waits for something
+// else, as for its client. Each is found late once and passed by once.
+void Picker::pass_by(Server& server, uint64_t ticket, Time now) {
+  for (auto each = server.ends.lower_bound({server.looked, 0});
+       each != server.ends.end() && each->first < now; ++each) {
+    server.late.insert(each->second);
+  }
+  server.looked = std::max(server.looked, now);
+  while (!server.late.empty() && *server.late.begin() < ticket) {
+    const uint64_t first = *server.late.begin();
+    Sent& waits = sent_.at(first);
+    server.ahead = std::max(0.0, server.ahead - std::exchange(waits.own, 0));
+    server.ends.erase({waits.end, first});
+    server.late.erase(server.late.begin());
+  }
+}
+
 void Picker::ended(uint64_t ticket, Time now, End end) {
   const auto found = sent_.find(ticket);
   if (found == sent_.end()) return;
@@ -206,6 +224,7 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
   const auto at = servers_.find(sent.server);
   Server& server = at->second;
   server.ends.erase({sent.end, ticket});
+  server.late.erase(ticket);
   server.ahead = --server.count == 0 ? 0 : std::max(0.0, server.ahead - sent.own);
   const double seconds = (now - sent.at).seconds();
   switch (end) {
@@ -213,17 +232,7 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
       learn(server, sent, seconds);
       count_answer(sent.tenant, now);
       server.failing *= 1 - kFailureLearns;
-      // It goes on: what came before and should have ended waits for something else, as for its
-      // client.
-      for (auto each = server.ends.begin(); each != server.ends.end() && each->first < now;) {
-        if (each->second >= ticket) {
-          ++each;
-          continue;
-        }
-        Sent& waits = sent_.at(each->second);
-        server.ahead = std::max(0.0, server.ahead - std::exchange(waits.own, 0));
-        each = server.ends.erase(each);
-      }
+      pass_by(server, ticket, now);
       break;
     case End::kRefused: {  // it would have taken longer than there was time
       const double most = kRefusedTakes * server.time.expected(sent.own, sent.ahead);

@@ -57,6 +57,8 @@ class Picker {
     uint64_t count = 0;  // requests under way
     // When they should have ended, with their tickets; without those that hold up nobody.
     std::set<std::pair<Time, uint64_t>> ends;
+    std::set<uint64_t> late;     // tickets of those in `ends` that come before `looked`
+    Time looked;                 // at `ends`, for what is late
     Time sent;                   // the last one
     double failing = 0;          // share of the last answers that failed
     std::optional<Time> failed;  // last
@@ -88,6 +90,7 @@ class Picker {
   void forget_tenants(Time now);
   double weight_of(const std::string& service) const;
   void learn(Server& server, const Sent& sent, double seconds);
+  void pass_by(Server& server, uint64_t ticket, Time now);
 
   std::map<std::string, Server> servers_;
   std::map<std::string, double> weights_;  // by service: times as long as the mean
