@@ -12,7 +12,7 @@ constexpr size_t kFrameHead = 9;
 constexpr size_t kSetting = 6, kIncrement = 4;  // bytes
 constexpr uint64_t kInitialWindowSize = 4;      // the setting's number
 
-uint64_t number(const uint8_t* from, size_t bytes) {
+inline uint64_t number(const uint8_t* from, size_t bytes) {
   uint64_t value = 0;
   for (size_t i = 0; i < bytes; ++i) value = value << 8 | from[i];
   return value;
@@ -114,19 +114,29 @@ void FrameWatch::end_sent(const FrameHead& frame) {
 // What the server says of windows. Those that a setting narrows again stay as wide as they were:
 // the client may not have heard of it.
 void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
-  const bool is_update = frame.kind == FrameKind::kWindowUpdate;
-  for (const char byte : piece) {
-    said_.bytes[said_.have++] = static_cast<uint8_t>(byte);
-    if (said_.have < (is_update ? kIncrement : kSetting)) continue;
-    said_.have = 0;
-    if (is_update) {
-      const uint64_t more = number(said_.bytes.data(), kIncrement);
-      Call* const call = sending(frame.stream);
-      if (frame.stream == 0) opened_ += more;
-      if (call != nullptr) call->opened += more;
-    } else if (number(said_.bytes.data(), 2) == kInitialWindowSize) {
-      window_ = std::max(window_, number(said_.bytes.data() + 2, 4));
+  const size_t size = frame.kind == FrameKind::kWindowUpdate ? kIncrement : kSetting;
+  while (!piece.empty()) {
+    if (said_.have == 0 && piece.size() >= size) {
+      hear_one(frame, reinterpret_cast<const uint8_t*>(piece.data()));
+      piece.remove_prefix(size);
+      continue;
     }
+    said_.bytes[said_.have++] = static_cast<uint8_t>(piece.front());
+    piece.remove_prefix(1);
+    if (said_.have < size) continue;
+    said_.have = 0;
+    hear_one(frame, said_.bytes.data());
+  }
+}
+
+void FrameWatch::hear_one(const FrameHead& frame, const uint8_t* said) {
+  if (frame.kind == FrameKind::kWindowUpdate) {
+    const uint64_t more = number(said, kIncrement);
+    Call* const call = sending(frame.stream);
+    if (frame.stream == 0) opened_ += more;
+    if (call != nullptr) call->opened += more;
+  } else if (number(said, 2) == kInitialWindowSize) {
+    window_ = std::max(window_, number(said + 2, 4));
   }
 }
 
@@ -221,16 +231,9 @@ void FrameWatch::speaks(Call& call) {
   if (std::exchange(call.silent, false)) --silent_;
 }
 
-FrameWatch::Call* FrameWatch::find(uint32_t stream) {
-  if (stream == newest_stream_) return stream == 0 ? nullptr : &newest_;
-  if (calls_.empty()) return nullptr;
+FrameWatch::Call* FrameWatch::find_older(uint32_t stream) {
   const auto found = calls_.find(stream);
   return found == calls_.end() ? nullptr : &found->second;
-}
-
-FrameWatch::Call* FrameWatch::sending(uint32_t stream) {
-  Call* const call = find(stream);
-  return call != nullptr && call->sends ? call : nullptr;
 }
 
 void FrameWatch::end_asked(Call& call) {

@@ -107,6 +107,7 @@ class FrameWatch {
   bool begin_frame(const FrameHead& frame);
   bool is_within_window(const FrameHead& frame);
   void hear(const FrameHead& frame, std::string_view piece);
+  void hear_one(const FrameHead& frame, const uint8_t* said);
   void add_data(const FrameHead& frame, std::string_view piece);
   void end_piece(const FrameHead& frame);
   void take_message(Call& call);
@@ -115,8 +116,15 @@ class FrameWatch {
   void end_sent(const FrameHead& frame);
   // Null: there is none, or `sending()`, none whose client may still send. Until the next call
   // begins or one ends.
-  Call* find(uint32_t stream);
-  Call* sending(uint32_t stream);
+  Call* find(uint32_t stream) {
+    if (stream == newest_stream_) return stream == 0 ? nullptr : &newest_;
+    return calls_.empty() ? nullptr : find_older(stream);
+  }
+  Call* sending(uint32_t stream) {
+    Call* const call = find(stream);
+    return call != nullptr && call->sends ? call : nullptr;
+  }
+  Call* find_older(uint32_t stream);
   void end_asked(Call& call);
   void end_sending(Call& call);
   void erase_if_over(uint32_t stream, Call& call);
