@@ -458,11 +458,21 @@ size_t given_up(FrameWatch& watch, std::chrono::milliseconds after, size_t most)
 
 TEST_F(FrameWatchTest, CallsThatAreGivenUpAtTheirDeadlineCostTheirAddressNothing) {
   const auto address = std::make_shared<AddressAccount>(1000);
-  for (int connection = 0; connection < 10; ++connection) {
+  for (int connection = 0; connection < 8; ++connection) {
     FrameWatch watch(clock_of_test, address);
     EXPECT_EQ(given_up(watch, std::chrono::milliseconds(5), 10'000),
               FrameWatch::kFramesASecond - 2);
   }
+}
+
+TEST_F(FrameWatchTest, CallsOfWhichNoneIsWaitedForAreAFloodOfTheirAddress) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  size_t all = 0;
+  for (int connection = 0; connection < 30; ++connection) {
+    FrameWatch watch(clock_of_test, address);
+    all += given_up(watch, std::chrono::milliseconds(5), 10'000);
+  }
+  EXPECT_LT(all, 2 * AddressAccount::kGivenUpAtOnce);
 }
 
 TEST_F(FrameWatchTest, CallsThatAreGivenUpAtOnceAreAFloodOfTheirAddress) {

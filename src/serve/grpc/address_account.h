@@ -16,6 +16,9 @@ class AddressAccount {
   static constexpr uint32_t kFramesASecond = 2048;  // that are no calls and ask for work
   static constexpr uint32_t kFramesAtOnce = 2 * kFramesASecond;
   static constexpr uint32_t kMostOwed = 8 * kFramesASecond;
+  // Of calls that are given up though they were not at once, by clients that have fewer answers:
+  // all that many connections may have at a time, as where the server stalls.
+  static constexpr uint32_t kGivenUpASecond = 4096, kGivenUpAtOnce = 4 * kGivenUpASecond;
 
   // `most_calls`: whose clients may still send, of all its connections.
   explicit AddressAccount(int64_t most_calls) : most_calls_(most_calls) {}
@@ -23,26 +26,31 @@ class AddressAccount {
   // A frame came that is no call, and asks for the work of so many; false: too many.
   bool take_frame(uint32_t weight, Moment now) {
     const std::scoped_lock lock(mutex_);
-    refill(now);
-    if (frames_ < weight) return false;
-    frames_ -= weight;
-    return true;
+    frames_.refill(now);
+    return frames_.take(weight);
   }
-  // Calls were for nothing, which cost so many frames' work: what its frames may not bear it owes,
-  // and is crowded until that is paid.
+  // A call was given up; false: too many.
+  bool take_given_up(Moment now) {
+    const std::scoped_lock lock(mutex_);
+    given_up_.refill(now);
+    return given_up_.take(1);
+  }
+  // Calls, or requests of streams, were for nothing, which cost so many frames' work: what its
+  // frames may not bear it owes, and is crowded until that is paid.
   void waste(uint64_t weight, Moment now) {
     const std::scoped_lock lock(mutex_);
-    refill(now);
-    frames_ = std::max(frames_ - static_cast<double>(weight), -double{kMostOwed});
-    if (frames_ >= 0) return;
-    const std::chrono::duration<double> to_pay(-frames_ / kFramesASecond);
+    frames_.refill(now);
+    frames_.left = std::max(frames_.left - static_cast<double>(weight), -double{kMostOwed});
+    if (frames_.left >= 0) return;
+    const std::chrono::duration<double> to_pay(-frames_.left / kFramesASecond);
     crowded_until_ = now + std::chrono::duration_cast<Moment::duration>(to_pay);
   }
   // Whether it may be forgotten while it has no connection.
   bool is_quiet(Moment now) {
     const std::scoped_lock lock(mutex_);
-    refill(now);
-    return frames_ >= kFramesAtOnce && calls_ == 0;
+    frames_.refill(now);
+    given_up_.refill(now);
+    return frames_.is_full() && given_up_.is_full() && calls_ == 0;
   }
   void add_calls(int64_t calls) { calls_.fetch_add(calls, std::memory_order_relaxed); }
   // Asks for the time only where it has ever owed something.
@@ -54,16 +62,28 @@ class AddressAccount {
   }
 
  private:
-  void refill(Moment now) {
-    const std::chrono::duration<double> since = now - as_of_;
-    frames_ = std::min<double>(frames_ + since.count() * kFramesASecond, kFramesAtOnce);
-    as_of_ = now;
-  }
+  // What may be had of something: so much at once, and so much a second.
+  struct Allowance {
+    double a_second, most;
+    double left = most;
+    Moment as_of{};
+
+    void refill(Moment now) {
+      const std::chrono::duration<double> since = now - as_of;
+      left = std::min(left + since.count() * a_second, most);
+      as_of = now;
+    }
+    bool take(double wanted) {
+      if (left < wanted) return false;
+      left -= wanted;
+      return true;
+    }
+    bool is_full() const { return left >= most; }
+  };
 
   const int64_t most_calls_;
   std::mutex mutex_;
-  double frames_ = kFramesAtOnce;
-  Moment as_of_{};
+  Allowance frames_{kFramesASecond, kFramesAtOnce}, given_up_{kGivenUpASecond, kGivenUpAtOnce};
   std::atomic<int64_t> calls_ = 0;
   std::atomic<Moment> crowded_until_ = Moment();
 };

@@ -148,7 +148,7 @@ bool FrameWatch::is_within_window(const FrameHead& frame) {
   Call* const call = sending(frame.stream);
   if (call == nullptr) {
     if (frame.size >= kCrumb) return true;
-    if (late_ == 0) return count(1, false);
+    if (late_ == 0) return count(1);
     --late_;
     return true;
   }
@@ -184,17 +184,17 @@ bool FrameWatch::begin_frame(const FrameHead& frame) {
     --replies_;
     return true;
   }
-  if (frame.kind != FrameKind::kReset) return count(1, false);
-  // Who gives up a call that it has sent, as at its deadline, costs its address nothing; who does
-  // so at once does it for nothing else.
+  if (frame.kind != FrameKind::kReset) return count(1);
+  // Who gives up a call that it has sent, as at its deadline, costs its address nothing, as long as
+  // it has as many answers; who does so at once does it for nothing else.
   Call* const call = find(frame.stream);
   if (call != nullptr && call->asked) {
     const bool is_soon = last_ - call->since < kSoon;
     end_asked(*call);
     if (!call->sends) erase_if_over(frame.stream, *call);
-    return count(1, !is_soon);
+    return is_soon ? count(1) : count_given_up();
   }
-  return count(call != nullptr && !call->whole ? kWastedCall : 1, false);
+  return count(call != nullptr && !call->whole ? kWastedCall : 1);
 }
 
 bool FrameWatch::begin_call(uint32_t stream) {
@@ -306,7 +306,7 @@ void FrameWatch::end_piece(const FrameHead& frame) {
   if (call == nullptr || call->have == 0) return;
   if (call->crumbs < kFewCrumbs) {
     ++call->crumbs;
-  } else if (!count(1, false)) {
+  } else if (!count(1)) {
     crumbled_ = true;
   }
 }
@@ -322,13 +322,21 @@ void FrameWatch::wasted(uint64_t calls) {
   if (address_ != nullptr && calls > 0) address_->waste(calls * kWastedCall, now_());
 }
 
-bool FrameWatch::count(uint32_t weight, bool alone) {
+bool FrameWatch::count(uint32_t weight) {
+  return count(weight, address_ != nullptr && !address_->take_frame(weight, last_));
+}
+
+bool FrameWatch::count_given_up() {
+  const bool is_alone = address_ == nullptr || ++given_up_ <= answers_;
+  return count(1, !is_alone && !address_->take_given_up(last_));
+}
+
+bool FrameWatch::count(uint32_t weight, bool is_crowded) {
   if (last_ - since_ >= std::chrono::seconds(1)) {
     since_ = last_;
     counted_ = 0;
   }
   counted_ += weight;
-  const bool is_crowded = !alone && address_ != nullptr && !address_->take_frame(weight, last_);
   return counted_ < (is_crowded ? kFewFrames : kFramesASecond);
 }
 

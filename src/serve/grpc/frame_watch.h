@@ -132,8 +132,11 @@ class FrameWatch {
   void wasted(uint64_t calls);
   size_t open() const { return calls_.size() + (newest_stream_ != 0 ? 1 : 0); }
   bool is_beyond_few() const;  // more calls than may be where the address has too many
-  // `alone`: of this connection, and not of its address.
-  bool count(uint32_t weight, bool alone);
+  // False: too many.
+  bool count(uint32_t weight);
+  bool count_given_up();
+  // `is_crowded`: its address has too many.
+  bool count(uint32_t weight, bool is_crowded);
 
   Clock now_;
   std::shared_ptr<AddressAccount> address_;
@@ -146,6 +149,7 @@ class FrameWatch {
   bool answered_ = false, settled_ = false;
   bool proven_ = false;    // a message has come whole
   uint64_t answers_ = 0;   // calls that were answered
+  uint64_t given_up_ = 0;  // calls that came whole and were given up, not at once
   bool crumbled_ = false;  // messages in more crumbs than may be
   size_t head_ = 0;        // bytes of the head that has not ended yet
   uint32_t replies_ = 0;   // pieces of replies that no ping has come for

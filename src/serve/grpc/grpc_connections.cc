@@ -103,10 +103,11 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
   if (given_.size() >= limits_.connections && !evict()) return false;
   const Address& home = address(client.address);
   if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
-  given_.insert_or_assign(peer, Given{socket, watched_as(socket),
-                                      std::make_shared<const Share>(Share{
-                                          client, part_of(limits_.whole, limits_.of_each),
-                                          home.streams, part_of(home.answers, limits_.streams)})});
+  given_.insert_or_assign(
+      peer, Given{socket, watched_as(socket),
+                  std::make_shared<const Share>(
+                      Share{client, part_of(limits_.whole, limits_.of_each), home.streams,
+                            part_of(home.answers, limits_.streams), home.account})});
   by_number_[client.connection] = peer;
   return true;
 }
@@ -157,7 +158,7 @@ GrpcConnections::SharePtr GrpcConnections::share_of(const std::string& peer) con
   const auto found = given_.find(peer);
   if (found != given_.end()) return found->second.share;
   return std::make_shared<const Share>(
-      Share{Client{new_connection_number(), peer}, limits_.whole, streams_, answers_});
+      Share{Client{new_connection_number(), peer}, limits_.whole, streams_, answers_, nullptr});
 }
 
 bool GrpcConnections::evict() {

@@ -29,6 +29,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     std::shared_ptr<ByteBudget> budget;          // of its messages; none: without limit
     std::shared_ptr<ByteBudget> of_its_streams;  // its address's, for streams that are open
     std::shared_ptr<ByteBudget> answers;         // that its client has not taken; of its address's
+    std::shared_ptr<AddressAccount> account;     // its address's; none: of one that is not known
   };
   using SharePtr = std::shared_ptr<const Share>;
 

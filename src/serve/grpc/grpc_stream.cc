@@ -114,7 +114,11 @@ class StreamInfer final : public InferStream,
       const std::scoped_lock lock(mutex_);
       cancelled_ = true;
     }
-    cancel_waiting();
+    // One reset, which pays for one of them.
+    const size_t given_up = cancel_waiting();
+    if (given_up > 1 && share_->account != nullptr) {
+      share_->account->waste(given_up, std::chrono::steady_clock::now());
+    }
   }
   void OnDone() override {
     cancel_waiting();  // behind one whose error has ended the stream
@@ -138,8 +142,8 @@ class StreamInfer final : public InferStream,
   // Under the lock.
   bool is_idle() const { return slots_.empty() && !finished_; }
 
-  // Nobody is left to read what these are answered.
-  void cancel_waiting() {
+  // Nobody is left to read what these are answered. How many there were.
+  size_t cancel_waiting() {
     std::vector<JobId> waiting;
     {
       const std::scoped_lock lock(mutex_);
@@ -148,6 +152,7 @@ class StreamInfer final : public InferStream,
       }
     }
     for (const JobId job : waiting) house_.engine.cancel(job);
+    return waiting.size();
   }
 
   void read_next() {
