@@ -23,6 +23,11 @@ uint64_t sent_bytes(const engine::InferRequest& request) {
   return sum;
 }
 
+size_t add_cancel(Asked& asked, uint64_t key) {
+  asked.add_cancels(key);
+  return sizeof(key);
+}
+
 // What its scheduler checks of the same configuration, as far as services are made by it here.
 absl::Status put_in_order(std::vector<engine::ServiceOptions>& services) {
   std::erase_if(services, [](const auto& service) { return service.stream.has_value(); });
@@ -141,6 +146,7 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
                              .ensemble = {route.composite, route.ensemble}};
   absl::StatusOr<engine::Admitted> admitted =
       engine::admit(request, route.variant->signature, {route.part_items, route.most_parts});
+  if (absl::Status said = check_submit(request); !said.ok()) admitted = std::move(said);
   const uint64_t bytes = sent_bytes(request);
   held.request = std::move(request);
   if (admitted.ok()) held.admitted = *std::move(admitted);
@@ -162,21 +168,27 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   requests_.add(id.value(), std::move(held), session,
                 [&](uint64_t key, const auto& of) { ask(session, key, of); });
   engine::learn(route, std::move(inputs), items, [this, session, id](const auto& by_item) {
-    link_->say(session,
-               [&](Asked& asked) { write_learned(id.value(), by_item, *asked.add_learned()); });
+    if (!can_be_told(by_item)) return;
+    link_->say(session, [&](Asked& asked) {
+      Learned& learned = *asked.add_learned();
+      write_learned(id.value(), by_item, learned);
+      return learned.ByteSizeLong();
+    });
   });
 }
 
 void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Request& request) {
   link_->say(session, [&](Asked& asked) {
-    write_submit(key, request.request, request.admitted, *asked.add_submits());
+    Submit& submit = *asked.add_submits();
+    write_submit(key, request.request, request.admitted, submit);
+    return submit.ByteSizeLong();
   });
 }
 
 void FrontendEngine::cancel(JobId job) {
   if (trees_.cancel(job)) return;
   if (!requests_.cancel(job.value())) return;
-  link_->say(link_->session(), [&](Asked& asked) { asked.add_cancels(job.value()); });
+  link_->say(link_->session(), [&](Asked& asked) { return add_cancel(asked, job.value()); });
 }
 
 void FrontendEngine::told(const Told& told) {
@@ -221,7 +233,7 @@ void FrontendEngine::look() {
     requests_.ask_again(session, asks);
   }
   requests_.look(monotonic_now(), session, link_->heard(), asks, [&](uint64_t key) {
-    link_->say(session, [key](Asked& asked) { asked.add_cancels(key); });
+    link_->say(session, [key](Asked& asked) { return add_cancel(asked, key); });
   });
 }
 

@@ -81,8 +81,11 @@ void FrontendPeer::offer(Time now) {
   offered_ = catalog;
   offered_rows_ = std::move(text);
   write_models(asked_of_.models(), rows);
-  outbox_->say(
-      [&rows](Message& message) { *message.mutable_told()->mutable_offered() = std::move(rows); });
+  outbox_->say([&rows](Message& message) {
+    Offered& offered = *message.mutable_told()->mutable_offered();
+    offered = std::move(rows);
+    return offered.ByteSizeLong();
+  });
 }
 
 absl::Status FrontendPeer::attach(uint32_t slot, const std::shared_ptr<Channel>& channel) {
@@ -185,7 +188,9 @@ void FrontendPeer::answer(uint64_t key, const engine::ReplyPart& reply) {
   }
   ++replies_;
   outbox_->say([key, &reply](Message& message) {
-    write_reply(key, reply, *message.mutable_told()->add_replies());
+    Reply& said = *message.mutable_told()->add_replies();
+    write_reply(key, reply, said);
+    return said.ByteSizeLong();
   });
 }
 

@@ -39,15 +39,12 @@ class Outbox {
     channel_ = std::move(channel);
     send(lock, false);
   }
-  // `add` puts it into the message, under a lock.
-  void say(absl::FunctionRef<void(Message&)> add) {
+  // `add` puts it into the message, under a lock, and says how many bytes it takes there.
+  void say(absl::FunctionRef<size_t(Message&)> add) {
     std::unique_lock lock(mutex_);
     if (over_) return;
-    add(waiting_);
-    if (++said_ % kLook == 0 && waiting_.ByteSizeLong() >= kMostBytes) {
-      full_.push_back(std::exchange(waiting_, {}));
-      said_ = 0;
-    }
+    waiting_.bytes += add(waiting_.message);
+    if (waiting_.bytes >= kMostBytes) full_.push_back(std::exchange(waiting_, {}));
     send(lock, false);
   }
 
@@ -56,10 +53,16 @@ class Outbox {
   static constexpr int kRounds = 4, kMany = 1 << 10;
   // By the other side, or the channel ends: else what is said would wait without end.
   static constexpr Duration kTaken = Duration::seconds(2);
-  // A message is full from then on, which is looked at once in so many things that it says.
-  static constexpr size_t kMostBytes = 1 << 20, kLook = 256;
+  // A message is full from then on; one that has said so much does not keep its memory.
+  static constexpr size_t kMostBytes = 1 << 20, kMostKept = 4 << 20;
 
-  bool any() const { return said_ > 0 || !full_.empty(); }
+  struct Draft {
+    Message message;
+    size_t bytes = 0;  // that it says
+    size_t kept = 0;   // of all that it said before, whose memory it may have
+  };
+
+  bool any() const { return waiting_.bytes > 0 || !full_.empty(); }
   void send(std::unique_lock<std::mutex>& lock, bool is_thread) {
     if (busy_ || channel_ == nullptr) return;
     busy_ = true;
@@ -68,7 +71,7 @@ class Outbox {
       take();
       lock.unlock();
       channel_->expect_by(monotonic_now() + kTaken);
-      const bool sent = channel_->send(leaving_).ok();
+      const bool sent = channel_->send(leaving_.message).ok();
       channel_->expect_by(Time::infinite());
       clear(leaving_);
       lock.lock();
@@ -82,14 +85,17 @@ class Outbox {
   void take() {
     if (full_.empty()) {
       std::swap(waiting_, leaving_);
-      said_ = 0;
     } else {
       leaving_ = std::move(full_.front());
       full_.pop_front();
     }
   }
-  // Keeps the memory of what it had.
-  static void clear(Message& message) {
+  // Keeps the memory of what it had, but not for ever: each thing that a message says has as much
+  // as the longest one ever had that stood there.
+  static void clear(Draft& draft) {
+    draft.kept += std::exchange(draft.bytes, 0);
+    if (draft.kept >= kMostKept) draft = {};
+    Message& message = draft.message;
     if (message.has_asked()) {
       message.mutable_asked()->mutable_submits()->Clear();
       message.mutable_asked()->mutable_cancels()->Clear();
@@ -112,9 +118,8 @@ class Outbox {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::shared_ptr<Channel> channel_;
-  Message waiting_, leaving_;
-  std::deque<Message> full_;  // before what waits
-  size_t said_ = 0;           // in what waits
+  Draft waiting_, leaving_;
+  std::deque<Draft> full_;  // before what waits
   bool busy_ = false, over_ = false;
   std::thread thread_;
 };

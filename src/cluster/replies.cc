@@ -29,6 +29,10 @@ void write_explanation(const engine::Explanation& why, Explanation& to) {
   to.set_expected_accuracy(why.expected_accuracy);
 }
 
+// Of one thing that is said over a connection, far below what may be in a frame.
+constexpr size_t kMostSaid = 64 << 10, kMostWhy = 64 << 10;
+constexpr size_t kMostCounts = 4 << 20;  // of evidence, of five bytes at most
+
 // Differences of such are still numbers.
 Duration bounded(int64_t nanos) {
   const int64_t most = Duration::infinite().nanos();
@@ -54,6 +58,23 @@ void write_submit(uint64_t key, const engine::InferRequest& request,
   to.set_begun(request.begun);
 }
 
+absl::Status check_submit(const engine::InferRequest& request) {
+  size_t names = request.id.size();
+  for (const std::string& output : request.outputs) names += output.size();
+  if (names <= kMostSaid) return absl::OkStatus();
+  return invalid("id and outputs: {} bytes, expected at most {} through a frontend", names,
+                 kMostSaid);
+}
+
+bool can_be_told(const std::vector<policy::Estimate>& by_item) {
+  size_t counts = by_item.size();
+  for (const policy::Estimate& estimate : by_item) {
+    const auto* evidence = std::get_if<policy::Evidence>(&estimate);
+    if (evidence != nullptr) counts += evidence->size();
+  }
+  return counts <= kMostCounts;
+}
+
 void write_learned(uint64_t key, const std::vector<policy::Estimate>& by_item, Learned& to) {
   to.set_key(key);
   for (const policy::Estimate& estimate : by_item) {
@@ -75,7 +96,7 @@ std::vector<policy::Estimate> read_learned(const Learned& from) {
 void write_reply(uint64_t key, const engine::ReplyPart& reply, Reply& to) {
   to.set_key(key);
   to.set_code(static_cast<uint32_t>(reply.status.code()));
-  if (!reply.status.ok()) to.set_why(std::string(message(reply.status)));
+  if (!reply.status.ok()) to.set_why(std::string(message(reply.status).substr(0, kMostWhy)));
   to.set_version(reply.version);
   write_explanation(reply.why, *to.mutable_explanation());
   for (const plan::Subset item : engine::answered_by(reply.outputs)) to.add_answered_by(item);

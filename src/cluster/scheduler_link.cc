@@ -55,14 +55,14 @@ std::string SchedulerLink::why_none() const {
   return why_none_;
 }
 
-void SchedulerLink::say(uint64_t session, absl::FunctionRef<void(Asked&)> add) {
+void SchedulerLink::say(uint64_t session, absl::FunctionRef<size_t(Asked&)> add) {
   std::shared_ptr<Session> to;
   {
     const std::lock_guard lock(mutex_);
     if (session_ == nullptr || session_->number != session) return;
     to = session_;
   }
-  to->outbox.say([&add](Message& text) { add(*text.mutable_asked()); });
+  to->outbox.say([&add](Message& text) { return add(*text.mutable_asked()); });
 }
 
 void SchedulerLink::run() {

@@ -42,8 +42,8 @@ class SchedulerLink {
   uint64_t session() const;
   std::string why_none() const;  // when there was none last; empty: nothing was tried in vain yet
   Time heard() const { return Time::from_nanos(heard_.load()); }  // of any of them, last
-  // To that session's scheduler; nothing, where it has ended.
-  void say(uint64_t session, absl::FunctionRef<void(Asked&)> add);
+  // To that session's scheduler; nothing, where it has ended. `add` as in Outbox::say().
+  void say(uint64_t session, absl::FunctionRef<size_t(Asked&)> add);
 
  private:
   struct Session;

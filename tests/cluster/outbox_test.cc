@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <semaphore>
 #include <string>
@@ -42,7 +43,10 @@ class SlowChannel : public Channel {
 };
 
 void cancel(Outbox& outbox, uint64_t key) {
-  outbox.say([key](Message& message) { message.mutable_asked()->add_cancels(key); });
+  outbox.say([key](Message& message) {
+    message.mutable_asked()->add_cancels(key);
+    return sizeof(key);
+  });
 }
 
 TEST(Outbox, WhoSaysSomethingDoesNotWaitForWhoDoesNotRead) {
@@ -69,6 +73,7 @@ TEST(Outbox, MuchIsSaidInSeveralMessagesInOrder) {
       Submit& submit = *message.mutable_asked()->add_submits();
       submit.set_key(key);
       submit.set_id(id);
+      return submit.ByteSizeLong();
     });
   }
   outbox.open(channel);
@@ -82,6 +87,57 @@ TEST(Outbox, MuchIsSaidInSeveralMessagesInOrder) {
     }
   }
   for (uint64_t i = 0; i < kRequests; ++i) ASSERT_EQ(keys[i], i + 1);
+}
+
+TEST(Outbox, AFewThingsThatAreLongHaveMessagesOfTheirOwn) {
+  const auto channel = std::make_shared<SlowChannel>();
+  Outbox outbox;
+  constexpr uint64_t kThings = 20;
+  for (uint64_t key = 1; key <= kThings; ++key) {
+    outbox.say([key](Message& message) {
+      Submit& submit = *message.mutable_asked()->add_submits();
+      submit.set_key(key);
+      submit.set_id(std::string(3 << 20, 'x'));
+      return submit.ByteSizeLong();
+    });
+  }
+  outbox.open(channel);
+  channel->read(100);
+  while (channel->all_read().size() < kThings) {
+  }
+  for (const Message& each : channel->all_read()) EXPECT_EQ(each.asked().submits_size(), 1);
+}
+
+// Reads at once, and sees what memory the messages have.
+class WideChannel : public SlowChannel {
+ public:
+  absl::Status send(const Message& message, absl::Span<const Bytes>) override {
+    most_ = std::max(most_, message.SpaceUsedLong());
+    return absl::OkStatus();
+  }
+  bool has_room() const override { return true; }
+  size_t most() const { return most_; }
+
+ private:
+  size_t most_ = 0;
+};
+
+TEST(Outbox, MessagesDoNotKeepTheLongestThatEachPlaceHad) {
+  const auto channel = std::make_shared<WideChannel>();
+  Outbox outbox;
+  outbox.open(channel);
+  constexpr int kPlaces = 200, kItems = 100'000;
+  for (int round = 0; round < kPlaces; ++round) {
+    outbox.say([round](Message& message) {  // one place has much, each time another one
+      for (int i = 0; i <= round; ++i) {
+        Counts& counts = *message.mutable_asked()->add_learned()->add_items();
+        if (i == round) counts.mutable_of_class()->Resize(kItems, 1);
+      }
+      return message.ByteSizeLong();
+    });
+  }
+  EXPECT_LT(channel->most(), size_t{kPlaces} * kItems * sizeof(uint32_t) / 4);
+  EXPECT_GT(channel->most(), size_t{kItems});
 }
 
 }  // namespace
