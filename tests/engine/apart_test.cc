@@ -322,6 +322,35 @@ TEST(Apart, MemoryIsThatOfTheProcess) {
   EXPECT_GT(profile->static_mb, 1);
 }
 
+// Resident, of what this process shares with others by no file.
+uint64_t shared_bytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    uint64_t kilobytes = 0;
+    if (word == "RssShmem:" && status >> kilobytes) return kilobytes << 10;
+  }
+  return 0;
+}
+
+TEST(Apart, WhatALargeBatchTouchedOfTheSharedMemoryGoesBackOnceNoneRuns) {
+  OneApart model(models(), "identity-bytes");
+  ASSERT_TRUE(model.load().ok());
+  const std::string name = model.variant().signature.inputs[0].name;
+  const std::vector<Tensor> small = {text(name, {1, 1}, {"x"})};
+  const std::vector<Tensor> large = {text(name, {1, 1}, {std::string(8 << 20, 'x')})};
+  const uint64_t before = shared_bytes();
+  ASSERT_TRUE(model.run({large}).parts[0].ok());
+  EXPECT_GT(shared_bytes(), before + (12 << 20));  // inputs and outputs
+  const Time bound = monotonic_now() + kBound;
+  while (shared_bytes() > before + (1 << 20)) {
+    ASSERT_LT(monotonic_now(), bound);
+    std::this_thread::yield();
+  }
+  const BatchResult result = model.run({small});
+  ASSERT_TRUE(result.parts[0].ok()) << result.parts[0].status();
+  EXPECT_EQ(values<uint8_t>((*result.parts[0])[0]), values<uint8_t>(small[0]));
+}
+
 TEST(Backend, ASuccessorSharesWhatIsOpen) {
   TemporaryFolder folder;
   folder.copy_model("gather", "gather");

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -20,12 +21,11 @@
 #include "engine/apart/processes.h"
 #include "engine/apart/record.h"
 #include "engine/apart/run_times.h"
-#include "engine/confine/child.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/batch_thread.h"
-#include "engine/execute/emulated_executor.h"
 #include "engine/execute/gather.h"
+#include "engine/threads/periodic.h"
 
 namespace fermata::engine {
 namespace {
@@ -34,7 +34,6 @@ using apart::ModelProcess;
 using apart::Processes;
 using apart::Supervised;
 
-constexpr Duration kCheckLimit = Duration::seconds(30);
 // How long one that was asked to stop has until it is killed.
 constexpr Duration kGrace = Duration::millis(250);
 // By how much later than asked for the system may wake a thread that waits for a run to end.
@@ -43,6 +42,8 @@ constexpr Duration kTimerSlack = Duration::micros(1);
 constexpr Duration kLookAtRun = Duration::millis(50);
 // From which on it takes longer to copy a batch than to wake a process that looks then.
 constexpr uint64_t kWorthRousing = 64 << 10;
+// Until what batches of a model have touched of its shared memory goes back to the system.
+constexpr Duration kIdle = Duration::seconds(2);
 // The most that is copied for a batch by whoever brings it, which may be a scheduler.
 constexpr uint64_t kGatheredAtOnce = 256 << 10;
 
@@ -126,6 +127,27 @@ class ApartExecutor : public Executor {
     return sum;
   }
 
+  // Of the shared memory what batches touched, of models of which none has run for a while. Only
+  // while no batch is here: else whoever brings the next one may begin it meanwhile.
+  void give_back_memory() {
+    uint32_t none = 0;
+    if (!keeps_.load() || !outstanding_.compare_exchange_strong(none, 1)) return;
+    thread_->post([this] {
+      const Time idle = monotonic_now() - kIdle;
+      absl::erase_if(used_, [this, idle](const auto& entry) {
+        const auto& [id, last] = entry;
+        if (last > idle) return false;
+        if (const std::optional<Loaded> loaded = find(id)) {
+          const auto process = loaded->supervised->take();
+          if (process.ok()) (*process)->area().trim(loaded->slot);
+        }
+        return true;
+      });
+      keeps_ = !used_.empty();
+      outstanding_.fetch_sub(1);
+    });
+  }
+
   void pin(const std::vector<uint32_t>& processors) override {
     thread_->pin(processors);
     const std::lock_guard lock(mutex_);
@@ -181,6 +203,8 @@ class ApartExecutor : public Executor {
       return end(*std::exchange(begun, std::nullopt), into);
     });
     overdue_ = false;
+    used_[batch.variant] = result.started;
+    keeps_ = true;
     outstanding_.fetch_sub(1);
     batch.done(std::move(result));
   }
@@ -286,9 +310,11 @@ class ApartExecutor : public Executor {
   std::map<VariantId, Loaded> loaded_;
   std::vector<uint32_t> processors_;            // empty: any
   std::atomic<uint32_t> outstanding_{0};        // batches that it has and has not run
+  std::atomic<bool> keeps_{false};              // some of `used_`
   std::optional<absl::StatusOr<Begun>> begun_;  // the only one of them
   // The thread's own:
   Time limit_;
+  absl::flat_hash_map<VariantId, Time> used_;  // whose slots may hold something, and when last
   apart::RunTimes times_;
   ShortWait wait_;
   bool wakes_in_time_ = false;
@@ -299,7 +325,13 @@ class ApartExecutors : public ExecutorFactory {
  public:
   ApartExecutors(const WorkerOptions& options, uint32_t type, uint32_t slots, bool together)
       : processes_(std::make_shared<Processes>(options, type, slots, together)) {}
-  std::shared_ptr<Executor> make() override { return std::make_shared<ApartExecutor>(processes_); }
+  std::shared_ptr<Executor> make() override {
+    auto made = std::make_shared<ApartExecutor>(processes_);
+    const std::lock_guard lock(mutex_);
+    std::erase_if(made_, [](const auto& each) { return each.expired(); });
+    made_.push_back(made);
+    return made;
+  }
   absl::StatusOr<inference::ModelConfig> complete(const Variant& variant) override {
     return processes_->complete(variant);
   }
@@ -314,7 +346,21 @@ class ApartExecutors : public ExecutorFactory {
   }
 
  private:
+  void give_back_memory() {
+    std::vector<std::weak_ptr<ApartExecutor>> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all = made_;
+    }
+    for (const auto& each : all) {
+      if (const auto one = each.lock()) one->give_back_memory();
+    }
+  }
+
   const std::shared_ptr<Processes> processes_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<ApartExecutor>> made_;
+  Periodic looks_{kIdle, [this] { give_back_memory(); }};  // last: uses the above
 };
 
 }  // namespace
@@ -329,39 +375,6 @@ absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_apart_executors(const Work
   uint32_t slots = options.per_process.value_or(own.threads == 1 ? own.count : 1);
   slots = std::clamp(slots, 1u, std::max(own.count, 1u));
   return std::make_unique<ApartExecutors>(options, type, slots, /*together=*/false);
-}
-
-absl::StatusOr<std::unique_ptr<ExecutorFactory>> make_workers(const WorkerOptions& options,
-                                                              uint32_t type) {
-  if (options.types[type].remote) {
-    WorkerOptions own = options;
-    own.types = {WorkerType{.name = options.types[type].name}};
-    ASSIGN_OR_RETURN(auto here, make_workers(own));
-    return options.remote->executors(options.types[type], std::move(here));
-  }
-  if (options.isolation == Isolation::kThread || options.executor == ExecutorKind::kEmulated) {
-    return make_executors(options, type);
-  }
-  ASSIGN_OR_RETURN(auto apart, make_apart_executors(options, type));
-  if (options.executor != ExecutorKind::kPaced) return apart;
-  return make_emulated_executors(type, std::move(apart));
-}
-
-absl::Status check_isolation(const WorkerOptions& options) {
-  const bool apart =
-      options.isolation == Isolation::kProcess && options.executor != ExecutorKind::kEmulated;
-  if (!apart || options.all_remote()) return absl::OkStatus();
-  const auto tried = run_child({options.program, "model-process", "--check"}, kCheckLimit, {},
-                               options.nursery.get());
-  if (tried.ok() && tried->exit_code == 0 && tried->signal == 0) return absl::OkStatus();
-  return error(
-      absl::StatusCode::kFailedPrecondition,
-      "models cannot run in processes of their own here: {}. `workers: {{isolation: thread}}` "
-      "in fermata.yaml runs them on threads of the server, which ends where a model crashes",
-      !tried.ok()            ? message(tried.status())
-      : tried->timed_out     ? "a process that tried it did not end in time"
-      : tried->error.empty() ? "a process that tried it ended without a reason"
-                             : std::string_view(tried->error));
 }
 
 std::unique_ptr<ExecutorFactory> make_helpers(const WorkerOptions& options, uint32_t count) {
