@@ -2,7 +2,7 @@
 """What one stranger may do to a server, each as a function that goes on until it is stopped.
 
 bench/attack.py runs each in a process of its own. Every one speaks raw bytes, from as many connections as it says. None
-needs an administrative call. Further ones are in attacks_more.py and attacks_parts.py."""
+needs an administrative call. Further ones are in attacks_more.py, attacks_parts.py and attacks_rest.py."""
 
 import gzip
 import http.client
@@ -57,7 +57,7 @@ class Stranger:
 
 
 def head_of(length, extra="", path="/v2/models/identity-uint8/infer"):
-    return (f"POST {path} HTTP/1.1\r\nHost: x\r\n{extra}Content-Length: {length}\r\n\r\n").encode()
+    return (f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{extra}Content-Length: {length}\r\n\r\n").encode()
 
 
 def drip(stranger, s, rest):
@@ -206,13 +206,13 @@ def idle_connections(stranger):
     stranger.each(4, one)
 
 
-def png(width, height):
-    """Of one colour, in few bytes."""
+def png(width, height, says=None):
+    """Of one colour, in few bytes; `says`: the height that it says to have."""
     def chunk(kind, data):
         return (struct.pack(">I", len(data)) + kind + data
                 + struct.pack(">I", zlib.crc32(kind + data)))
     rows = zlib.compress(bytes((1 + 3 * width) * height), 9)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, says or height, 8, 2, 0, 0, 0))
             + chunk(b"IDAT", rows) + chunk(b"IEND", b""))
 
 
@@ -471,7 +471,7 @@ def scrapes(stranger):
     def one(_):
         with stranger.connect(stranger.http) as s:
             while stranger.on():
-                s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+                s.sendall(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
                 if not s.recv(1 << 20):
                     return
     stranger.each(4, one)
@@ -488,7 +488,7 @@ def pages(stranger):
     stranger.each(100, one)
 
 
-UPGRADE = (b"GET /v2/models/quick/stream HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+UPGRADE = (b"GET /v2/models/quick/stream HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
 
 
@@ -500,12 +500,19 @@ def web_frame(data, kind=2, final=True):
     return head + bytes(4) + data
 
 
+def open_web(s, model=b"quick"):
+    """A connection becomes a WebSocket, unless there are too many."""
+    s.settimeout(30)
+    s.sendall(UPGRADE.replace(b"quick", model))
+    reply = s.recv(4096)
+    if reply and reply.split()[1] not in (b"101", b"429", b"503"):
+        raise RuntimeError(f"no WebSocket: {reply}")
+
+
 def web(stranger, count, send):
     def one(_):
         with stranger.connect(stranger.http) as s:
-            s.settimeout(30)
-            s.sendall(UPGRADE)
-            s.recv(4096)
+            open_web(s)
             send(s)
     stranger.each(count, one)
 
@@ -563,7 +570,7 @@ def long_web_json(stranger):
 def bad_pictures(stranger):
     """Pictures that end in the middle, and that say to be larger than they are."""
     whole = png(3000, 3000)
-    wrong = [whole[:len(whole) // 2], png(30000, 30000)[:2000], b"\xff\xd8\xff" + bytes(100_000)]
+    wrong = [whole[:len(whole) // 2], png(30_000, 10, 30_000), b"\xff\xd8\xff" + bytes(100_000)]
     def one(number):
         request, data = picture_request(wrong[number % len(wrong)])
         with stranger.connect(stranger.http) as s:

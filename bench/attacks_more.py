@@ -10,7 +10,7 @@ import socket
 import struct
 import zlib
 
-from attacks import (MIB, SETTLED, STREAM_HEAD, UPGRADE, data_frames, grpc_calls, grpc_message, head_of, picture_request, web,
+from attacks import (MIB, SETTLED, STREAM_HEAD, data_frames, grpc_calls, grpc_message, head_of, open_web, picture_request, web,
                      web_frame)
 from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, field,
                    frame)
@@ -272,7 +272,7 @@ def gzip_members(stranger):
 def indexes(stranger):
     """The repository's index and all statistics, without a pause."""
     of_http(stranger, 8, head_of(2, path="/v2/repository/index") + b"{}"
-            + b"GET /v2/models/stats HTTP/1.1\r\nHost: x\r\n\r\n")
+            + b"GET /v2/models/stats HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 
 
 def live_questions(stranger):
@@ -304,9 +304,7 @@ def waiting_web_requests(stranger):
             pass
     def one(_):
         with stranger.connect(stranger.http) as s:
-            s.settimeout(30)
-            s.sendall(UPGRADE.replace(b"quick", b"slow"))
-            s.recv(4096)
+            open_web(s, b"slow")
             send(s)
     stranger.each(8, one)
 
@@ -326,8 +324,7 @@ def wrong_web_frames(stranger):
     kinds = [b"\x82\x05hello", b"\x8f\x80" + bytes(4), b"\x09\x80" + bytes(4), web_frame(b"\xff\xfe", 1), b"\xf2\x80" + bytes(4)]
     def one(number):
         with stranger.connect(stranger.http) as s:
-            s.sendall(UPGRADE)
-            s.recv(4096)
+            open_web(s)
             s.sendall(kinds[number % len(kinds)])
             s.recv(4096)
     stranger.each(10, one)
