@@ -5,9 +5,9 @@
     .deps/test/bin/python bench/attack.py [--only grpc_heads,slow_bodies] [--seconds 15] [--recover 60]
     .deps/bench/bin/python bench/attack.py --draw  # the plot again, from the record
 
-For each attack of bench/attacks.py, attacks_more.py and attacks_parts.py a server of its own, and beside it a canary: 20 requests a second
+For each attack of bench/attacks.py, attacks_more.py, attacks_parts.py and attacks_rest.py a server of its own, and beside it a canary: 20 requests a second
 over each of HTTP, new HTTP connections, gRPC and new gRPC connections, and where the attack is on a service of its own
-(pictures, a slow model's queue) requests to that too, first at rest, then beside the attack; a minute later, what memory
+(pictures, sounds, a slow model's queue) requests to that too, first at rest, then beside the attack; a minute later, what memory
 is left. Prints a table, and with --record writes bench/results/attack.json and .png (the plot where matplotlib is
 there); rows of attacks that are not run now stay, each with what drew it. Exit code 1: others lost more than 2 % beyond
 what they lose at rest, their 99th percentile was more than 5 times that at rest (and 20 ms), the memory grew by more than
@@ -36,6 +36,7 @@ import record
 import attacks
 import attacks_more
 import attacks_parts
+import attacks_rest
 import server
 
 from hosted import make_certificate
@@ -45,26 +46,28 @@ MEMORY_MB, REQUEST_MB = 256, 16
 RATE, PATIENCE_S = 20, 2.0
 MOST_LOST, MOST_SLOWER, LEAST_MS, MOST_MEMORY, BACK = 0.02, 5.0, 20.0, 1.2, 0.10
 INPUT = bytes(4 * 64)
-ATTACKS = attacks.ATTACKS + attacks_more.ATTACKS + attacks_parts.ATTACKS
+ATTACKS = attacks.ATTACKS + attacks_more.ATTACKS + attacks_parts.ATTACKS + attacks_rest.ATTACKS
 EXTRA = {"large_pictures": "pictures", "bad_pictures": "pictures", "progressive_pictures": "pictures",
          "escaped_texts": "pictures", "empty_texts": "pictures", "full_queue": "slow", "waiting_streams": "slow",
-         "waiting_requests": "slow", "waiting_web_requests": "slow"}
+         "waiting_requests": "slow", "waiting_web_requests": "slow", "stuffed_calls": "slow", "patient_resets": "slow",
+         "stream_resets": "slow", "web_aborts": "slow",
+         "large_sounds": "sounds", "odd_sounds": "sounds"}
 
 
 class Served(server.Started):
-    def __init__(self, is_scheduler):
+    def __init__(self, attack):
         self._folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self._folder.name)
         models = folder / "models"
         models.mkdir()
         (models / "identity-uint8").symlink_to(ROOT / "tests" / "data" / "repository" / "identity-uint8")
         (models / "shapes-96").symlink_to(ROOT / "zoo" / "repository" / "shapes-96")
-        for name, ms in (("quick", 1.0), ("slow", 20.0)):
+        for name, ms in (("quick", 1.0), ("slow", 8.0)):  # both workers may run slow ones when a quick one comes
             shutil.copytree(ROOT / "tests" / "data" / "repository" / "identity-fp32", models / name)
             server.write_profile(models / name, {1: ms, 4: 2 * ms})
         self.http, self.grpc, metrics, self.parts = server.free_ports(4)
         workers, more = {"count": 2}, {}
-        if is_scheduler:
+        if attack in attacks_parts.ON_PARTS:
             for name in ("authority", "part"):
                 make_certificate(folder, name, "authority")
             workers = {"types": [{"name": "here", "count": 2}, {"name": "far", "count": 1, "remote": True}]}
@@ -74,14 +77,19 @@ class Served(server.Started):
         config.write_text(json.dumps({
             "models": str(models), "log_level": "warning",
             "listen": {"http": self.http, "grpc": self.grpc, "metrics": metrics, "memory_mb": MEMORY_MB,
-                       "max_request_mb": REQUEST_MB},
+                       "max_request_mb": REQUEST_MB, "admin": attack != attacks_rest.refused_loads},
             "workers": workers | {"executor": "paced"},
+            "recorder": {"seconds": 30},  # what is recorded is gone when memory is looked at, a minute later
             "services": {"quick": {"slo_ms": 1000}, "slow": {"slo_ms": 1000},
                          "pictures": {"kind": "pipeline", "slo_ms": 200, "stages": [
                              {"name": "decode", "operator": "decode-image"},
                              {"name": "fit", "operator": "resize", "size": [96, 96]},
                              {"name": "pixels", "operator": "normalise", "inputs": {"image": "fit.image"}},
-                             {"name": "detect", "model": "shapes-96", "inputs": {"image": "pixels.tensor"}}]}}} | more))
+                             {"name": "detect", "model": "shapes-96", "inputs": {"image": "pixels.tensor"}}]},
+                         "sounds": {"kind": "pipeline", "slo_ms": 200, "stages": [
+                             {"name": "decode", "operator": "decode-sound"},
+                             {"name": "cut", "operator": "windows", "size": 64},
+                             {"name": "hear", "model": "quick", "inputs": {"x": "cut.samples"}}]}}} | more))
         self._start([server.BINARY, "serve", "--config", config], folder / "log")
 
     def memory_mb(self):
@@ -137,19 +145,19 @@ def ways(http_port, grpc_port, extra):
         with grpc.insecure_channel(f"127.0.0.1:{grpc_port}", options) as fresh:
             return fresh.unary_unary(path)(wire, timeout=PATIENCE_S) is not None
 
-    def picture():
-        head, data = attacks.picture_request(attacks.png(320, 240))
+    def of_pipeline(head, data):
         connection = http.client.HTTPConnection("127.0.0.1", http_port, timeout=PATIENCE_S)
         try:
-            connection.request("POST", "/v2/models/pictures/infer", head + data,
-                               {"Inference-Header-Content-Length": str(len(head))})
+            connection.request("POST", f"/v2/models/{extra}/infer", head + data, {"Inference-Header-Content-Length": str(len(head))})
             return connection.getresponse().status == 200
         finally:
             connection.close()
 
     found = {"HTTP": kept_http, "new HTTP": new_http, "gRPC": kept_grpc, "new gRPC": new_grpc}
     if extra == "pictures":
-        found["pictures"] = picture
+        found["pictures"] = lambda: of_pipeline(*attacks.picture_request(attacks.png(320, 240)))
+    if extra == "sounds":
+        found["sounds"] = lambda: of_pipeline(*attacks_rest.sound_request(attacks_rest.wav(bytes(640), 16_000)))
     if extra == "slow":
         found["slow"] = lambda: new_http("slow")
     return found
@@ -223,7 +231,7 @@ def verdict(row):
 
 def be_stranger(attack, served, seconds):
     os.nice(10)
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    threading.excepthook = lambda failed: (print(f"{attack.__name__} does not do what it should: {failed.exc_value!r}", flush=True), os._exit(3))
     attack(attacks.Stranger(*served, seconds))
 
 
@@ -238,6 +246,8 @@ def run(attack, seconds, served):
     stranger.start()
     time.sleep(2)
     during, peak_mb = watch(served, extra, seconds)
+    if stranger.exitcode:
+        sys.exit(stranger.exitcode)
     stranger.kill()
     stranger.join()
     return {"attack": attack.__name__, "rest": figures(rest), "during": figures(during), "rest_mb": rest_mb, "peak_mb": peak_mb}
@@ -256,7 +266,7 @@ def run_all(chosen, seconds, recover):
 
     try:
         for attack in chosen:
-            served = Served(attack in attacks_parts.ON_PARTS)
+            served = Served(attack)
             waiting.append((run(attack, seconds, served), served, time.monotonic()))
             while waiting and time.monotonic() >= waiting[0][2] + recover:
                 yield next_row()
