@@ -232,7 +232,7 @@ def small_pools(args):
 
 SIMPLE = ["deferred", "deferred-prefix", "clockwork", "eager", "edf"]
 OWN = ["fermata-early", "fermata-prefix"]  # beside the default and these, what the tuner chooses from
-AT_ONCE = 20  # pools, after which a run that stops may go on
+AT_ONCE = 5  # pools, after which a run that stops may go on
 
 
 def tuned(args):
@@ -247,21 +247,25 @@ def tuned(args):
             args.binary, "goodput", document, "--tune", tune)["goodput_rps"])
 
     while (missing := min(AT_ONCE, args.count - len(results))) > 0:
-        numbers = range(number, number + missing)
+        measured = {n: {} for n in range(number, number + missing)}
         number += missing
-        jobs = [(n, policy) for n in numbers for policy in [*SIMPLE, *OWN, "fixed", "tuned"]]
-        measured = {}
-        for (n, policy), rate in zip(jobs, each(args, jobs, measure)):
-            measured.setdefault(n, {})[policy] = rate
-        kept.save()
-        for n, rates in measured.items():
+
+        def measure_all(policies):
+            jobs = [(n, policy) for n in measured for policy in policies]
+            for (n, policy), rate in zip(jobs, each(args, jobs, measure)):
+                measured[n][policy] = rate
+            kept.save()
+
+        measure_all(SIMPLE)
+        for n in list(measured):
             document = pools.widely_unlike(n)
             rarest = min(m["share"] for m in document["models"]) * document["duration_s"]
-            best = max(rates[p] for p in SIMPLE)
-            if best * rarest >= pools.LEAST_REQUESTS:
-                results[str(n)] = rates | {"best row": max(rates[p] for p in [*SIMPLE, *OWN, "fixed"])}
-            else:
+            if max(measured[n].values()) * rarest < pools.LEAST_REQUESTS:
+                del measured[n]
                 left_out += 1
+        measure_all([*OWN, "fixed", "tuned"])
+        for n, rates in measured.items():
+            results[str(n)] = rates | {"best row": max(rates[p] for p in [*SIMPLE, *OWN, "fixed"])}
     totals = {"pools": len(results), "left_out": left_out}
     for which in ("tuned", "fixed", "best row"):
         found = sorted(m[which] / max(m[p] for p in SIMPLE) for m in results.values())
