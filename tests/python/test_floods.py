@@ -18,6 +18,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from conftest import ROOT, Server
+from hosted import MODEL, paced_model
 from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PING, PREFACE,
                    RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame)
 
@@ -306,6 +307,45 @@ def test_new_clients_get_in_where_all_connections_say_only_a_preface(tmp_path):
                 assert late.is_server_live()
         assert earlier.is_server_live()
         assert metric(server, 'fermata_connections{protocol="grpc"}') <= most
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_streams_whose_requests_are_given_up_again_and_again_are_a_flood(tmp_path):
+    """One reset gives up all of a stream's requests, and each of them counts."""
+    server = Server(tmp_path, paced_model(tmp_path, MODEL), PLAIN + "workers: {{executor: paced}}\n")
+    request = tritonclient.grpc.service_pb2.ModelInferRequest(model_name=MODEL)
+    request.inputs.add(name="x", datatype="INT64", shape=[1, 1])
+    request.raw_input_contents.append(bytes(8))
+    request.parameters["timeout"].int64_param = 1_000_000_000
+    message = grpc_message(request.SerializeToString())
+    host, port = server.grpc.split(":")
+    streams, each, most = 35, 20, 50
+
+    def is_ended(client):
+        """Whether the server closes the connection before that many rounds, of fewer resets than it lets pass elsewhere."""
+        client.sendall(PREFACE + frame(SETTINGS, 0, 0) + frame(SETTINGS, 1, 0))
+        for first in range(1, 2 * streams * most, 2 * streams):
+            here = range(first, first + 2 * streams, 2)
+            pong = frame(PING, 1, 0, b"%08d" % first)
+            client.sendall(b"".join(frame(HEADERS, END_HEADERS, s, of_method("ModelStreamInfer")) + frame(DATA, 0, s, message) * each
+                                    for s in here) + frame(PING, 0, 0, b"%08d" % first))
+            read = b""
+            while pong not in read:
+                more = client.recv(MIB)
+                if not more:
+                    return True
+                read = read[-len(pong):] + more
+            client.sendall(b"".join(frame(RST_STREAM, 0, s, b"\0\0\0\x08") for s in here))
+        return False
+
+    with socket.create_connection((host, int(port)), timeout=30) as client:
+        try:
+            assert is_ended(client)
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert metric(server, "fermata_floods_total") == 1
+    with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+        assert client.is_server_live()
     assert server.stop() == 0, server.log.read_text()
 
 
