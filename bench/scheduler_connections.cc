@@ -134,6 +134,7 @@ class Asking {
       submit.set_arrival_nanos(monotonic_now().nanos());
       submit.set_timeout_nanos(static_cast<uint64_t>(Duration::millis(200).nanos()));
       submit.set_cutoff_nanos(std::numeric_limits<int64_t>::max());
+      return submit.ByteSizeLong();
     });
   }
   void count(const Told& told) {
