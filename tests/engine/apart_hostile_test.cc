@@ -180,6 +180,18 @@ TEST_F(Hostile, AStandbyTakesThePlaceOfAProcessThatDies) {
   EXPECT_EQ(model.process().starts, 2u);
 }
 
+// The first run of a process takes longer than others: a standby has had it.
+TEST_F(Hostile, AStandbyRunsOnceBeforeItIsNeeded) {
+  const std::filesystem::path loads = folder_.path() / "loads";
+  OneApart model(models(), "gather", program("warmth " + loads.string()), 1, true);
+  ASSERT_TRUE(model.load().ok());
+  const Time bound = monotonic_now() + kBound;
+  while (!model.process().standby) ASSERT_LT(monotonic_now(), bound);
+  std::stringstream text;
+  text << std::ifstream(loads).rdbuf();
+  EXPECT_EQ(text.str(), "coldwarm");
+}
+
 // It is seen and replaced, though nobody asks it for anything.
 TEST_F(Hostile, AStandbyThatDiesIsReplaced) {
   OneApart model(models(), "gather", fermata_command(), 1, true);

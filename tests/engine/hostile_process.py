@@ -109,6 +109,9 @@ threading.Thread(target=work, daemon=True).start()
 for line in control:
     if how.startswith("lingers") and json.loads(line)["op"] == "unload":
         threading.Event().wait()
+    if how == "warmth" and json.loads(line)["op"] == "load":
+        with open(sys.argv[2], "a") as loads:
+            loads.write("warm" if json.loads(line)["warm"] else "cold")
     if json.loads(line)["op"] in ("load", "unload"):
         print('{"ok": true}', file=control, flush=True)
 os._exit(0)

@@ -171,7 +171,7 @@ std::string config_text(const inference::ModelConfig& config) {
   return text;
 }
 
-Json load_message(const Variant& variant, const WorkerType& worker, bool quietly) {
+Json load_message(const Variant& variant, const WorkerType& worker, Loading how) {
   const Profile& profile = variant.profile;
   return {{"op", "load"},
           {"variant", variant.id.value()},
@@ -188,13 +188,14 @@ Json load_message(const Variant& variant, const WorkerType& worker, bool quietly
           {"provider", worker.provider},
           {"threads", worker.threads},
           {"openvino", worker.openvino},
-          {"quietly", quietly},
+          {"quietly", how.quietly},
+          {"warm", how.warm},
           {"profile", profile.measured() ? Json(fermata::to_json(profile)) : Json()}};
 }
 
 std::string prepared_message(const Variant& variant, const WorkerType& worker, bool quietly,
                              std::optional<double> memory_mb) {
-  Json message = load_message(variant, worker, quietly);
+  Json message = load_message(variant, worker, {.quietly = quietly});
   if (memory_mb) message["memory_mb"] = *memory_mb;
   return message.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -222,7 +223,8 @@ absl::StatusOr<LoadRequest> read_load(std::string_view line) try {
   worker.provider = asked.at("provider");
   worker.threads = asked.at("threads");
   worker.openvino = asked.at("openvino");
-  LoadRequest request{std::move(variant), std::move(worker), asked.at("quietly"), std::nullopt};
+  const Loading how{.quietly = asked.at("quietly"), .warm = asked.at("warm")};
+  LoadRequest request{std::move(variant), std::move(worker), how, std::nullopt};
   if (asked.contains("memory_mb")) request.memory_mb = asked.at("memory_mb").get<double>();
   return request;
 } catch (const nlohmann::json::exception& wrong) {

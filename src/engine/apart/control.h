@@ -58,8 +58,11 @@ class Control {
 
 // A configuration for whoever reads no protobufs: its fields by their own names.
 std::string config_text(const inference::ModelConfig& config);
-// `quietly`: with the time that others leave.
-Json load_message(const Variant& variant, const WorkerType& worker, bool quietly = false);
+struct Loading {
+  bool quietly = false;  // with the time that others leave
+  bool warm = false;     // and one that has been tried runs once, on made-up inputs
+};
+Json load_message(const Variant& variant, const WorkerType& worker, Loading how = {});
 // The same for a process that opens it and is copied then, within so much memory.
 std::string prepared_message(const Variant& variant, const WorkerType& worker, bool quietly,
                              std::optional<double> memory_mb);
@@ -67,7 +70,7 @@ std::string prepared_message(const Variant& variant, const WorkerType& worker, b
 struct LoadRequest {
   std::shared_ptr<const Variant> variant;
   WorkerType worker;
-  bool quietly = false;
+  Loading how;
   std::optional<double> memory_mb;
 };
 absl::StatusOr<LoadRequest> read_load(std::string_view line);

@@ -28,6 +28,7 @@
 #include "engine/threads/give_way_to_all.h"
 #include "engine/threads/periodic.h"
 
+#include "engine/trial/made_up.h"
 namespace fermata::engine::apart {
 namespace {
 
@@ -169,6 +170,22 @@ std::unique_ptr<ModelRunners>& opened_before() {
 }
 
 // On a thread of its own if quietly, since a thread cannot take back what it has given up.
+// What it answers is nobody's: a model may refuse what is made up.
+void run_once(const Variant& variant, ModelRunner& runner) {
+  const std::vector<Tensor> made =
+      made_up_inputs(variant, item_shapes(variant, {}, 1), MadeUp::kZeros, {0});
+  std::vector<OnnxInput> inputs;
+  for (const TensorSpec& spec : variant.signature.inputs) {
+    if (spec.optional) continue;
+    const Tensor& tensor = made[inputs.size()];
+    inputs.push_back({&spec.name, spec.datatype, tensor.shape, tensor.data.bytes});
+  }
+  std::vector<std::string> outputs;
+  for (const TensorSpec& spec : variant.signature.outputs) outputs.push_back(spec.name);
+  std::vector<StageRun> stages;
+  (void)runner.run({variant.id, &inputs, &outputs, /*to_the_end=*/true}, stages);
+}
+
 absl::Status maybe_quietly(bool quietly, absl::FunctionRef<absl::Status()> work) {
   if (!quietly) return work();
   absl::Status done;
@@ -207,10 +224,13 @@ class Process {
 
  private:
   absl::Status load_into_slots(const LoadRequest& request) {
-    return maybe_quietly(request.quietly, [&] {
+    return maybe_quietly(request.how.quietly, [&] {
       absl::Status loaded;
       for (const auto& slot : slots_) loaded.Update(slot->runner().load(request.variant));
       return loaded;
+      if (loaded.ok() && request.how.warm && request.variant->tried) {
+        for (const auto& slot : slots_) run_once(*request.variant, slot->runner());
+      }
     });
   }
 
@@ -268,8 +288,9 @@ absl::Status open_for_copies(std::string_view text) {
   if (request.memory_mb) limits.memory_mb = *request.memory_mb;
   RETURN_IF_ERROR(limit_this_process(limits));
   opened_before() = make_runners(request.worker);
-  RETURN_IF_ERROR(maybe_quietly(
-      request.quietly, [&request] { return opened_before()->open(*request.variant).status(); }));
+  RETURN_IF_ERROR(maybe_quietly(request.how.quietly, [&request] {
+    return opened_before()->open(*request.variant).status();
+  }));
   malloc_trim(0);  // what reading it took is not for copies to have
   return absl::OkStatus();
 }

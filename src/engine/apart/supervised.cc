@@ -193,7 +193,7 @@ void Supervised::open_once() {
   }
 }
 
-absl::StatusOr<Supervised::Started> Supervised::start() {
+absl::StatusOr<Supervised::Started> Supervised::start(bool as_standby) {
   open_once();
   ASSIGN_OR_RETURN(auto process, ModelProcess::start(options_));
   {
@@ -204,15 +204,16 @@ absl::StatusOr<Supervised::Started> Supervised::start() {
     starting_ = process;
   }
   Started started{std::move(process), {}};
-  absl::Status filled = fill(started);
+  absl::Status filled = fill(started, as_standby);
   const std::lock_guard lock(mutex_);
   starting_ = nullptr;
   RETURN_IF_ERROR(filled);
   return started;
 }
 
-// With all that is known. Quietly at first only: later, requests wait for it.
-absl::Status Supervised::fill(Started& started) {
+// With all that is known. Quietly at first only: later, requests wait for it. A standby has run it
+// once, since the first run of a process takes longer, and requests wait for that of a standby.
+absl::Status Supervised::fill(Started& started, bool as_standby) {
   ModelProcess& process = *started.process;
   RETURN_IF_ERROR(process.greet(monotonic_now() + kStarting));
   std::vector<std::shared_ptr<const Variant>> variants;
@@ -224,7 +225,8 @@ absl::Status Supervised::fill(Started& started) {
   }
   for (const auto& variant : variants) {
     absl::Status loaded =
-        process.ask(load_message(*variant, worker_, quietly), monotonic_now() + kLoading);
+        process.ask(load_message(*variant, worker_, {.quietly = quietly, .warm = as_standby}),
+                    monotonic_now() + kLoading);
     if (absl::IsUnavailable(loaded)) {
       process.kill();
       return internal("{}: its process {} as it loaded it", variant->file, process.how_it_ended());
@@ -314,7 +316,7 @@ void Supervised::keep_standby(std::unique_lock<std::mutex>& lock) {
   gone.swap(standby_);
   lock.unlock();
   gone.reset();
-  absl::StatusOr<Started> standby = start();
+  absl::StatusOr<Started> standby = start(true);
   lock.lock();
   standby_failed_ = !standby.ok();
   if (standby.ok()) {

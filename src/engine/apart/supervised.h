@@ -74,13 +74,13 @@ class Supervised {
     std::set<VariantId> held;
   };
   void supervise();
-  absl::StatusOr<Started> start();
+  absl::StatusOr<Started> start(bool as_standby = false);
   void open_once();
   absl::StatusOr<Started> next();
   void keep_standby(std::unique_lock<std::mutex>& lock);
   bool standby_lacks() const;
   void watch(const std::shared_ptr<ModelProcess>& process);
-  absl::Status fill(Started& started);
+  absl::Status fill(Started& started, bool as_standby);
   absl::Status have(const std::shared_ptr<const Variant>& variant,
                     std::unique_lock<std::mutex>& lock);
   // What a process had taken when its last batch began.
