@@ -26,7 +26,6 @@
 #include "cluster/hosts.h"
 #include "cluster/scheduler_lock.h"
 #include "engine/apart/apart_executor.h"
-#include "engine/confine/nursery.h"
 #include "engine/execute/run_watch.h"
 #include "serve/config/cluster_options.h"
 #include "serve/config/lone_model.h"
@@ -227,7 +226,7 @@ absl::StatusOr<Serving> make_serving(const ServeArguments& arguments, serve::Con
   if (config.recorder.on) serving.recorder = std::make_shared<tune::Recorder>(config.recorder);
   config.engine.observer = serving.recorder;
   engine::WorkerOptions& workers = config.engine.workers;
-  workers.nursery = std::make_shared<engine::Nursery>(config.engine.probe_program);
+  workers.nursery = serve::make_nursery(config);
   RETURN_IF_ERROR(engine::check_isolation(workers));
   ASSIGN_OR_RETURN(serving.engine, engine::make_engine(config.engine));
   return serving;

@@ -24,7 +24,6 @@
 #include "cli/serving.h"
 #include "engine/apart/apart_executor.h"
 #include "engine/confine/machine.h"
-#include "engine/confine/nursery.h"
 #include "serve/config/config.h"
 #include "serve/config/model_source.h"
 #include "serve/log.h"
@@ -81,7 +80,7 @@ absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& argume
   config.engine.workers.types = {own};
   config.engine.workers.remote = nullptr;
   config.engine.workers.program = config.engine.probe_program;
-  config.engine.workers.nursery = std::make_shared<engine::Nursery>(config.engine.probe_program);
+  config.engine.workers.nursery = serve::make_nursery(config);
   RETURN_IF_ERROR(engine::check_isolation(config.engine.workers));
   return cluster::Worker::Options{.schedulers = std::move(schedulers),
                                   .name = name,

@@ -427,32 +427,5 @@ TEST(Confine, AProcessThatServesReadsNoMemoryOfOthers) {
   EXPECT_EXIT(confined(), ::testing::ExitedWithCode(7), "");
 }
 
-// The same of one that is copied, whose copies have to be able to end themselves by a signal.
-TEST(Confine, AProcessThatIsCopiedOnlyReadsAndCopiesItself) {
-  const auto denied = [](int64_t result) { return result < 0 && errno == EPERM; };
-  const auto confined = [&denied] {
-    if (!limit_this_process({.processor_s = 0, .copied = true}).ok()) _exit(1);
-    const bool files = open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0 &&
-                       denied(open("/dev/null", O_RDWR | O_CLOEXEC)) && denied(unlink("/nowhere"));
-    const bool others =
-        denied(fork()) && denied(syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0)) &&
-        denied(::kill(getppid(), 0)) && denied(syscall(SYS_tgkill, getppid(), getppid(), 0)) &&
-        denied(socket(AF_UNIX, SOCK_STREAM, 0)) && denied(socket(AF_INET, SOCK_STREAM, 0));
-    std::array<int, 2> told{};
-    if (pipe(told.data()) != 0) _exit(2);
-    const auto copy = [] { return syscall(SYS_clone, kCopyFlags, 0, 0, 0, 0); };
-    if (copy() == 0) {
-      const bool is_sound = confine_to_serving().ok() && denied(copy()) &&
-                            syscall(SYS_tgkill, getpid(), gettid(), 0) == 0;
-      _exit(write(told[1], is_sound ? "y" : "n", 1) == 1 ? 0 : 1);
-    }
-    char copy_says = 0;
-    if (read(told[0], &copy_says, 1) != 1) _exit(3);
-    _exit(files && others && copy_says == 'y' ? 7 : 1);
-  };
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  EXPECT_EXIT(confined(), ::testing::ExitedWithCode(7), "");
-}
-
 }  // namespace
 }  // namespace fermata::engine

@@ -43,9 +43,10 @@ def text_of(file):
 
 
 def model_processes(server, name="model-process"):
+    """Those with this name; None: all."""
     tasks = pathlib.Path(f"/proc/{server.process.pid}/task").iterdir()
     own = [int(child) for task in tasks for child in text_of(task / "children").split()]
-    return [child for child in own if text_of(pathlib.Path(f"/proc/{child}/comm")) == name]
+    return [child for child in own if name in (None, text_of(pathlib.Path(f"/proc/{child}/comm")))]
 
 
 def infer(client):

@@ -6,11 +6,14 @@ import platform
 import re
 import struct
 import subprocess
+import sys
 import time
 
 import numpy as np
 import pytest
 from conftest import FERMATA, ROOT, Server
+from hosted import sum_metric
+from python_models import ADD_SUB, ADD_SUB_CONFIG, write
 from tensors import tensor
 from test_deaths import infer, model_processes, tritonclient
 
@@ -69,6 +72,38 @@ def test_a_system_that_confines_no_process_is_named_with_what_to_write(models, t
     with tritonclient.http.InferenceServerClient(server.http) as client:
         assert infer(client) is not None
     assert server.stop() == 0, server.log.read_text()
+
+
+def environment(process):
+    """The names of its variables when its program began."""
+    text = pathlib.Path(f"/proc/{process}/environ").read_bytes().decode()
+    return {variable.partition("=")[0] for variable in text.split("\0") if variable}
+
+
+def test_models_see_what_libraries_need_and_what_the_configuration_names(models, tmp_path, monkeypatch):
+    monkeypatch.delenv("FERMATA_ISOLATION", raising=False)
+    write(models, "add-sub", ADD_SUB, ADD_SUB_CONFIG)
+    server = Server(tmp_path, models, CONFIG + "workers: {{isolation: process, standby: 1, python: PYTHON, "
+                    "environment: [MODEL_SETTING, NOT_SET]}}\n".replace("PYTHON", sys.executable),
+                    {"AWS_SECRET_ACCESS_KEY": "s3cret", "MODEL_SETTING": "1", "OMP_WAIT_POLICY": "PASSIVE"})
+    end = time.monotonic() + LIMIT_S
+    while sum_metric(server.metrics, "fermata_model_standby") != 2:
+        assert time.monotonic() < end, server.log.read_text()
+    processes = {name: model_processes(server, name) for name in ("nursery", "opened-model", "model-process")}
+    python = [child for child in model_processes(server, None) if child not in sum(processes.values(), [])]
+    assert len(python) == 2 and all(processes.values())
+    for process in [*python, *sum(processes.values(), [])]:
+        assert {"PATH", "MODEL_SETTING", "OMP_WAIT_POLICY"} <= environment(process)
+        assert not {"AWS_SECRET_ACCESS_KEY", "NOT_SET"} & environment(process)
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_a_name_that_is_none_of_a_variable_is_said_where_it_stands(models, tmp_path):
+    config = pathlib.Path(tmp_path / "fermata.yaml")
+    config.write_text(CONFIG.format(models=models) + "workers: {environment: [GOOD, 'KEY=1']}\n")
+    done = subprocess.run([FERMATA, "serve", "--config", config], text=True, capture_output=True, timeout=LIMIT_S)
+    assert done.returncode == 2
+    assert "$.workers.environment[1]" in done.stderr and "a variable's name" in done.stderr, done.stderr
 
 
 def own_mb(process):

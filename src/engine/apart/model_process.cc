@@ -23,12 +23,13 @@
 #include "engine/apart/area.h"
 #include "engine/apart/control.h"
 #include "engine/apart/record.h"
+#include "engine/confine/nursery.h"
 #include "engine/execute/backend.h"
 #include "engine/onnx/onnx_model.h"
 #include "engine/threads/give_way_to_all.h"
 #include "engine/threads/periodic.h"
-
 #include "engine/trial/made_up.h"
+
 namespace fermata::engine::apart {
 namespace {
 
@@ -169,7 +170,6 @@ std::unique_ptr<ModelRunners>& opened_before() {
   return *runners;
 }
 
-// On a thread of its own if quietly, since a thread cannot take back what it has given up.
 // What it answers is nobody's: a model may refuse what is made up.
 void run_once(const Variant& variant, ModelRunner& runner) {
   const std::vector<Tensor> made =
@@ -186,6 +186,7 @@ void run_once(const Variant& variant, ModelRunner& runner) {
   (void)runner.run({variant.id, &inputs, &outputs, /*to_the_end=*/true}, stages);
 }
 
+// On a thread of its own if quietly, since a thread cannot take back what it has given up.
 absl::Status maybe_quietly(bool quietly, absl::FunctionRef<absl::Status()> work) {
   if (!quietly) return work();
   absl::Status done;
@@ -227,10 +228,10 @@ class Process {
     return maybe_quietly(request.how.quietly, [&] {
       absl::Status loaded;
       for (const auto& slot : slots_) loaded.Update(slot->runner().load(request.variant));
-      return loaded;
       if (loaded.ok() && request.how.warm && request.variant->tried) {
         for (const auto& slot : slots_) run_once(*request.variant, slot->runner());
       }
+      return loaded;
     });
   }
 
@@ -284,9 +285,10 @@ absl::Status give_program(std::string_view name) {
 absl::Status open_for_copies(std::string_view text) {
   ASSIGN_OR_RETURN(const LoadRequest request, read_load(text));
   prctl(PR_SET_NAME, "opened-model");
-  ChildLimits limits{.processor_s = 0, .copied = true};
+  ChildLimits limits{.processor_s = 0};
   if (request.memory_mb) limits.memory_mb = *request.memory_mb;
-  RETURN_IF_ERROR(limit_this_process(limits));
+  ASSIGN_OR_RETURN(const int listener, limit_for_copies(limits));
+  RETURN_IF_ERROR(let_server_decide(listener));
   opened_before() = make_runners(request.worker);
   RETURN_IF_ERROR(maybe_quietly(request.how.quietly, [&request] {
     return opened_before()->open(*request.variant).status();

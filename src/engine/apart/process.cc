@@ -19,9 +19,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/child.h"
+#include "engine/confine/model_environment.h"
 #include "engine/threads/give_way_to_all.h"
-
-extern char** environ;
 
 namespace fermata::engine::apart {
 namespace {
@@ -66,8 +65,9 @@ struct Stream {
 };
 
 // `calls`: -1: none.
-absl::StatusOr<pid_t> spawn_child(const std::vector<std::string>& command, int area, int control,
+absl::StatusOr<pid_t> spawn_child(const ModelProcess::Options& options, int area, int control,
                                   int calls) {
+  const std::vector<std::string>& command = options.command;
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -83,8 +83,8 @@ absl::StatusOr<pid_t> spawn_child(const std::vector<std::string>& command, int a
   for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   pid_t child = 0;
-  const int failed =
-      posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(), environ);
+  const int failed = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(),
+                                  environment_of(options.nursery.get()).get());
   posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
   if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
@@ -93,15 +93,15 @@ absl::StatusOr<pid_t> spawn_child(const std::vector<std::string>& command, int a
 
 absl::StatusOr<pid_t> start_child(const ModelProcess::Options& options, int area, int control,
                                   int calls) {
-  const std::vector<std::string>& command = options.command;
   const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (options.nursery != nullptr && nothing.get() >= 0) {
     std::vector<int> first = {nothing.get(), STDERR_FILENO, STDERR_FILENO, area, control};
     if (calls >= 0) first.push_back(calls);
-    auto child = options.nursery->start({command.begin() + 1, command.end()}, first);
+    auto child =
+        options.nursery->start({options.command.begin() + 1, options.command.end()}, first);
     if (child.ok()) return child;
   }
-  return spawn_child(command, area, control, calls);
+  return spawn_child(options, area, control, calls);
 }
 
 std::string signal_name(int signal, bool in_full) {

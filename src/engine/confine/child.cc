@@ -1,16 +1,11 @@
 #include "engine/confine/child.h"
 
 #include <fcntl.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,17 +14,15 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
-#include <cstddef>
 #include <cstring>
 
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/confine.h"
 #include "engine/confine/machine.h"
+#include "engine/confine/model_environment.h"
 #include "engine/confine/nursery.h"
 #include "engine/threads/give_way_to_all.h"
-
-extern char** environ;
 
 // GCC defines the first two, Clang answers the question.
 #ifndef __has_feature
@@ -69,7 +62,7 @@ struct Pipe {
 };
 
 absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, const Pipe& out,
-                            const Pipe& error) {
+                            const Pipe& error, const ModelEnvironment& environment) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -81,7 +74,7 @@ absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, 
   arguments.push_back(nullptr);
   pid_t child = 0;
   const int failed =
-      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
+      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environment.get());
   posix_spawn_file_actions_destroy(&actions);
   if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
   return child;
@@ -94,7 +87,7 @@ absl::StatusOr<pid_t> start(const std::vector<std::string>& command, int input, 
         nursery->start({command.begin() + 1, command.end()}, {input, out.write, error.write});
     if (child.ok()) return child;
   }
-  return spawn(command, input, out, error);
+  return spawn(command, input, out, error, environment_of(nursery));
 }
 
 // False once the other end is closed.
@@ -158,45 +151,6 @@ absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, D
   return result;
 }
 
-namespace {
-
-#ifdef __x86_64__
-constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64, kOtherCalls = 0x40000000;  // of x32
-#else
-constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64, kOtherCalls = 0xFFFFFFFF;
-#endif
-
-// What the code of a model could open by itself; not a sandbox for machine code. Sockets within
-// this machine only, and no ring of io_uring, which opens sockets too.
-absl::Status deny_internet() {
-  sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 7),  // else denied
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOtherCalls, 5, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_io_uring_setup, 4, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_socket, 0, 4),  // else allowed
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_UNIX, 2, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  return install_filter({std::size(code), code});
-}
-
-}  // namespace
-
-absl::Status install_filter(const sock_fprog& filter) {
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-      prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0) {
-    return absl::OkStatus();
-  }
-  return fermata::error(absl::StatusCode::kUnavailable,
-                        "the system denies a filter of system calls (seccomp): {}",
-                        strerror(errno));
-}
-
 void reset_signals(posix_spawnattr_t& attributes) {
   sigset_t none, usual;
   sigemptyset(&none);
@@ -211,7 +165,9 @@ void reset_signals(posix_spawnattr_t& attributes) {
                            POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
-absl::Status limit_this_process(const ChildLimits& limits) {
+namespace {
+
+void limit_resources(const ChildLimits& limits) {
   if (limits.quietly) give_way_to_all();
   const auto limit = [](auto resource, rlim_t value) {
     const rlimit both{value, value};
@@ -228,8 +184,18 @@ absl::Status limit_this_process(const ChildLimits& limits) {
   if (std::isfinite(limits.memory_mb) && !kSanitized) {
     limit(RLIMIT_DATA, static_cast<rlim_t>(limits.memory_mb) << 20);
   }
-  if (limits.copied) return confine_to_copying();
+}
+
+}  // namespace
+
+absl::Status limit_this_process(const ChildLimits& limits) {
+  limit_resources(limits);
   return limits.confined ? confine_to_serving() : deny_internet();
+}
+
+absl::StatusOr<int> limit_for_copies(const ChildLimits& limits) {
+  limit_resources(limits);
+  return confine_to_copying();
 }
 
 double size_mb(const std::filesystem::path& folder) {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <linux/filter.h>
 #include <spawn.h>
 
 #include <filesystem>
@@ -24,8 +23,9 @@ struct ChildResult {
 };
 
 // Runs a program, found in PATH, without a shell, with `input` to read and no other file of ours
-// open, and waits for it; kills it after `limit`. Fails only where it cannot be started. `nursery`:
-// what copies the program, if anything does.
+// open and no other environment than models have (model_environment.h), and waits for it; kills it
+// after `limit`. Fails only where it cannot be started. `nursery`: what copies the program, if
+// anything does.
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view input = {}, Nursery* nursery = nullptr);
 
@@ -49,15 +49,14 @@ struct ChildLimits {
   // It may open files to read them only, change none, start no process and signal no other, open
   // no socket, and has no privilege of root's but to read.
   bool confined = false;
-  bool copied = false;   // the same of one that is copied (confine.h)
   bool quietly = false;  // it gives way to others
 };
 // For a child to call before it does anything that it was made for: no core file, no large file,
 // no internet, and so much processor time and memory. UNAVAILABLE where the system denies it a
 // filter of its calls; the other limits are on then.
 absl::Status limit_this_process(const ChildLimits& limits);
-// From now on, for this thread and those that it starts. UNAVAILABLE as above.
-absl::Status install_filter(const sock_fprog& filter);
+// The same for one that is copied, with what says when it may be (confine_to_copying()).
+absl::StatusOr<int> limit_for_copies(const ChildLimits& limits);
 
 bool limits_memory();  // not where sanitizers reserve terabytes
 

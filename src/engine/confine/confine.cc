@@ -8,6 +8,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -15,10 +16,10 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
+#include <cstring>
 #include <vector>
 
-#include "engine/confine/child.h"
+#include "base/status.h"
 
 namespace fermata::engine {
 namespace {
@@ -90,14 +91,29 @@ constexpr auto kNever = std::to_array<uint32_t>({
     __NR_umount2,
     __NR_pivot_root,
     __NR_chroot,
+    __NR_setpgid,
+    __NR_setsid,
     __NR_keyctl,
     __NR_add_key,
     __NR_shmget,
     __NR_msgget,
     __NR_mq_open});
 
+absl::Status denied() {
+  return error(absl::StatusCode::kUnavailable,
+               "the system denies a filter of system calls (seccomp): {}", strerror(errno));
+}
+
 class Filter {
  public:
+  Filter() {
+    load(offsetof(seccomp_data, arch));
+    if_is(kMachine, 1);
+    answer(kDenied);
+    load_call();
+    if_below(kForeignCalls, 1);
+    answer(kDenied);
+  }
   void load(size_t offset) {
     code_.push_back(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(offset)));
   }
@@ -145,9 +161,16 @@ class Filter {
     answer(kDenied);
     answer(SECCOMP_RET_ALLOW);
   }
-  absl::Status install() {
+  // What else is asked for is allowed. With a descriptor of those who ask to be notified of.
+  absl::StatusOr<int> install(unsigned flags = 0) {
+    answer(SECCOMP_RET_ALLOW);
     const sock_fprog program{static_cast<uint16_t>(code_.size()), code_.data()};
-    return install_filter(program);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return denied();
+    const auto installed = flags == 0
+                               ? prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)
+                               : syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+    if (installed < 0) return denied();
+    return static_cast<int>(installed);
   }
 
  private:
@@ -187,44 +210,46 @@ void part_from_others() {
   close(ruleset);
 }
 
-absl::Status confine(bool is_copied) {
+absl::StatusOr<int> confine(bool is_copied) {
   drop_privileges();
   part_from_others();
   const auto self = static_cast<uint32_t>(getpid());
   Filter filter;
-  filter.load(offsetof(seccomp_data, arch));
-  filter.if_is(kMachine, 1);
-  filter.answer(kDenied);
-  filter.load_call();
-  filter.if_below(kForeignCalls, 1);
-  filter.answer(kDenied);
   filter.for_call(__NR_futex, SECCOMP_RET_ALLOW);  // by far the most
   for (const uint32_t call : kNever) filter.for_call(call, kDenied);
   filter.for_call(__NR_clone3, kMissing);  // the library takes clone then
   filter.for_call(__NR_openat2, kMissing);
-  if (is_copied) filter.for_first(__NR_clone, kCopyFlags, SECCOMP_RET_ALLOW);
+  if (is_copied) filter.for_first(__NR_clone, kCopyFlags, SECCOMP_RET_USER_NOTIF);
   filter.for_bits(__NR_clone, 0, CLONE_THREAD, false, kDenied);
   filter.for_bits(__NR_openat, 2, kWrites, true, kDenied);
 #ifdef __NR_open
   filter.for_bits(__NR_open, 1, kWrites, true, kDenied);
 #endif
-  if (is_copied) {  // each of them has another number
-    filter.for_call(__NR_kill, kDenied);
-    filter.for_first(__NR_tgkill, static_cast<uint32_t>(getppid()), kDenied);
-    filter.only_for(__NR_prlimit64, 0, 0);
-  } else {
+  if (!is_copied) {
     filter.only_for(__NR_kill, self, self);
     filter.only_for(__NR_tgkill, self, self);
     filter.only_for(__NR_prlimit64, self, 0);
+    return filter.install();
   }
-  filter.answer(SECCOMP_RET_ALLOW);
-  return filter.install();
+  // Each of them has another number.
+  filter.for_call(__NR_kill, kDenied);
+  filter.for_first(__NR_tgkill, static_cast<uint32_t>(getppid()), kDenied);
+  filter.only_for(__NR_prlimit64, 0, 0);
+  return filter.install(SECCOMP_FILTER_FLAG_NEW_LISTENER);
 }
 
 }  // namespace
 
-absl::Status confine_to_serving() { return confine(false); }
+// And no ring of io_uring, which opens sockets too.
+absl::Status deny_internet() {
+  Filter filter;
+  filter.for_call(__NR_io_uring_setup, kDenied);
+  filter.only_for(__NR_socket, AF_UNIX, AF_NETLINK);
+  return filter.install().status();
+}
 
-absl::Status confine_to_copying() { return confine(true); }
+absl::Status confine_to_serving() { return confine(false).status(); }
+
+absl::StatusOr<int> confine_to_copying() { return confine(true); }
 
 }  // namespace fermata::engine

@@ -24,25 +24,9 @@
 #include "engine/confine/child.h"
 #include "engine/confine/nursery_messages.h"
 
-extern char** environ;
-
 namespace fermata::engine {
 
-namespace {
-
-using nursery::kAside;
-using nursery::kBetween;
-using nursery::kMostDescriptors;
-using nursery::kMostWords;
-using nursery::kStream;
-using nursery::kThreads;
-using nursery::unavailable;
-
-constexpr Duration kPreparing = Duration::seconds(120), kLast = Duration::seconds(5);
-constexpr Duration kMostPause = Duration::seconds(60);
-constexpr size_t kMostWaiting = 1 << 20;
-
-absl::Status send(int stream, std::string_view words, absl::Span<const int> descriptors) {
+absl::Status nursery::send(int stream, std::string_view words, absl::Span<const int> descriptors) {
   iovec bytes{const_cast<char*>(words.data()), words.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
   msghdr message{};
@@ -60,6 +44,21 @@ absl::Status send(int stream, std::string_view words, absl::Span<const int> desc
   if (sendmsg(stream, &message, MSG_NOSIGNAL) >= 0) return absl::OkStatus();
   return unavailable(strerror(errno));
 }
+
+namespace {
+
+using nursery::kAside;
+using nursery::kBetween;
+using nursery::kMostDescriptors;
+using nursery::kMostWords;
+using nursery::kStream;
+using nursery::kThreads;
+using nursery::send;
+using nursery::unavailable;
+
+constexpr Duration kLast = Duration::seconds(5);
+constexpr Duration kMostPause = Duration::seconds(60);
+constexpr size_t kMostWaiting = 1 << 20;
 
 bool await_message(int stream, Time until) {
   pollfd ready{stream, POLLIN, 0};
@@ -83,11 +82,26 @@ struct Message {
   int64_t number = 0;
   std::string why;
   pid_t sender = -1;
+  int descriptor = -1;
 };
+
+void read_ancillary(msghdr& message, Message& into) {
+  for (cmsghdr* one = CMSG_FIRSTHDR(&message); one != nullptr; one = CMSG_NXTHDR(&message, one)) {
+    if (one->cmsg_level != SOL_SOCKET) continue;
+    if (one->cmsg_type == SCM_CREDENTIALS) {
+      ucred sender{};
+      std::memcpy(&sender, CMSG_DATA(one), sizeof(sender));
+      into.sender = sender.pid;
+    } else if (one->cmsg_type == SCM_RIGHTS) {
+      std::memcpy(&into.descriptor, CMSG_DATA(one), sizeof(into.descriptor));
+    }
+  }
+}
 
 absl::StatusOr<Message> read_message(int stream, Time until) {
   std::array<char, 256> text{};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred))> control{};
+  // Of descriptors there is room for one; the kernel closes what there is none for.
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(ucred)) + CMSG_SPACE(sizeof(int))> control{};
   iovec bytes{text.data(), text.size()};
   msghdr message{};
   message.msg_iov = &bytes;
@@ -98,17 +112,13 @@ absl::StatusOr<Message> read_message(int stream, Time until) {
       await_message(stream, until) ? recvmsg(stream, &message, MSG_CMSG_CLOEXEC) : 0;
   Message read;
   constexpr size_t kLength = sizeof(read.number);
+  if (got >= 0) read_ancillary(message, read);
   if (got < static_cast<ssize_t>(kLength)) {
+    if (read.descriptor >= 0) ::close(read.descriptor);
     return unavailable("a process that copies itself gives no answer");
   }
   std::memcpy(&read.number, text.data(), kLength);
   read.why.assign(text.data() + kLength, static_cast<size_t>(got) - kLength);
-  const cmsghdr* const said = CMSG_FIRSTHDR(&message);
-  if (said != nullptr && said->cmsg_level == SOL_SOCKET && said->cmsg_type == SCM_CREDENTIALS) {
-    ucred sender{};
-    std::memcpy(&sender, CMSG_DATA(said), sizeof(sender));
-    read.sender = sender.pid;
-  }
   return read;
 }
 
@@ -118,37 +128,22 @@ void end(pid_t child) {
   }
 }
 
+absl::Status why_not(const Message& said) {
+  if (said.number >= 0) return absl::OkStatus();
+  return unavailable(said.why.empty() ? strerror(static_cast<int>(-said.number)) : said.why);
+}
+
 // The number of a child; 0: it is ready to make some.
 absl::StatusOr<pid_t> receive(int stream, Time until) {
   ASSIGN_OR_RETURN(const Message said, read_message(stream, until));
+  if (said.descriptor >= 0) ::close(said.descriptor);
+  RETURN_IF_ERROR(why_not(said));
   if (said.number == 0) return 0;
-  if (said.number < 0) {
-    return unavailable(said.why.empty() ? strerror(static_cast<int>(-said.number)) : said.why);
-  }
   if (!is_child(said.sender)) return unavailable("no child says that it is there");
   return said.sender;
 }
 
-class Environment {
- public:
-  Environment() {
-    const std::string_view name = kThreads;
-    for (char** one = environ; *one != nullptr; ++one) {
-      const std::string_view word = *one;
-      if (!word.starts_with(name) || word.substr(name.size(), 1) != "=") words_.push_back(*one);
-    }
-    words_.push_back(one_.data());
-    words_.push_back(nullptr);
-  }
-  char* const* get() const { return words_.data(); }
-  char* before() const { return getenv(kThreads); }  // null: nothing
-
- private:
-  std::string one_ = std::string(kThreads) + "=1";
-  std::vector<char*> words_;
-};
-
-absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
+absl::StatusOr<pid_t> spawn(const std::string& program, int stream, ModelEnvironment environment) {
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
@@ -158,9 +153,9 @@ absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   reset_signals(attributes);
-  const Environment environment;
+  environment.set(kThreads, "1");
   std::array<char*, 4> arguments{const_cast<char*>(program.c_str()), const_cast<char*>("nursery"),
-                                 environment.before(), nullptr};
+                                 getenv(kThreads), nullptr};
   pid_t child = 0;
   const int failed = posix_spawnp(&child, program.c_str(), &actions, &attributes, arguments.data(),
                                   environment.get());
@@ -172,18 +167,18 @@ absl::StatusOr<pid_t> spawn(const std::string& program, int stream) {
 
 }  // namespace
 
-Nursery::Nursery(std::string program) : Nursery(std::move(program), Patience()) {}
+Nursery::Nursery(std::string program) : Nursery(std::move(program), Options()) {}
 
-Nursery::Nursery(std::string program, Patience patience)
+Nursery::Nursery(std::string program, Options options)
     : program_(std::move(program)),
-      patience_(patience),
-      pause_(patience.again),
+      options_(std::move(options)),
+      pause_(options_.again),
       thread_(1, kMostWaiting, [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }) {}
 
 Nursery::Nursery(std::shared_ptr<Nursery> of)
     : of_(std::move(of)),
-      patience_(of_->patience_),
-      pause_(patience_.again),
+      options_(of_->options_),
+      pause_(options_.again),
       thread_(1, kMostWaiting, [](absl::Span<Task> some) { std::exchange(some.front(), {})(); }) {}
 
 Nursery::~Nursery() {
@@ -236,12 +231,18 @@ absl::StatusOr<pid_t> Nursery::ask(const std::string& words, absl::Span<const in
   all.push_back(go[0]);
   const absl::Status asked = send(stream_, words, all);
   ::close(go[0]);
-  absl::StatusOr<pid_t> child =
-      asked.ok() ? receive(stream_, monotonic_now() + patience_.answer) : asked;
+  absl::StatusOr<pid_t> child = asked.ok() ? receive_child() : asked;
   if (child.ok() && (*child == 0 || *child == pid_)) child = unavailable("no child is there");
+  if (child.ok() && gate_) copies_.insert(*child);
   if (child.ok()) (void)::send(go[1], "", 1, MSG_NOSIGNAL);  // else its end is seen by who has it
   ::close(go[1]);
   return child;
+}
+
+absl::StatusOr<pid_t> Nursery::receive_child() {
+  const Time until = monotonic_now() + options_.answer;
+  if (gate_) gate_->let_one_copy(pid_, stream_, until);
+  return receive(stream_, until);
 }
 
 absl::Status Nursery::prepare(const std::string& text) {
@@ -254,9 +255,15 @@ absl::Status Nursery::prepare(const std::string& text) {
   });
 }
 
+// Code of ours says first how it can be kept from copying itself, before any of the model's.
 absl::Status Nursery::prepare_here() {
   RETURN_IF_ERROR(send(stream_, *text_, {}));
-  return receive(stream_, monotonic_now() + kPreparing).status();
+  ASSIGN_OR_RETURN(const Message confined,
+                   read_message(stream_, monotonic_now() + options_.answer));
+  if (confined.descriptor >= 0) gate_.emplace(confined.descriptor);
+  RETURN_IF_ERROR(why_not(confined));
+  if (!gate_) return unavailable("a process that copies itself does not say what lets it");
+  return receive(stream_, monotonic_now() + options_.prepare).status();
 }
 
 void Nursery::stop() {
@@ -277,7 +284,7 @@ absl::Status Nursery::have() {
   const bool had = none_.ok();
   none_ = limits_memory() ? open() : unavailable("sanitizers do not survive a copy");
   if (none_.ok()) {
-    pause_ = patience_.again;
+    pause_ = options_.again;
     return none_;
   }
   again_at_ = monotonic_now() + pause_;
@@ -304,7 +311,7 @@ absl::Status Nursery::open() {
   const absl::StatusOr<pid_t> child = spawn_one(theirs);
   ::close(theirs);
   absl::Status ready =
-      child.ok() ? receive(stream_, monotonic_now() + patience_.answer).status() : child.status();
+      child.ok() ? receive(stream_, monotonic_now() + options_.answer).status() : child.status();
   if (ready.ok() && text_) ready = prepare_here();
   if (!ready.ok()) close();
   return ready;
@@ -313,7 +320,7 @@ absl::Status Nursery::open() {
 absl::StatusOr<pid_t> Nursery::spawn_one(int stream) {
   absl::StatusOr<pid_t> child;
   if (of_ == nullptr) {
-    child = spawn(program_, stream);
+    child = spawn(program_, stream, environment_of(this));
   } else {
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
     std::vector<std::string> arguments = {"nursery"};
@@ -327,10 +334,23 @@ absl::StatusOr<pid_t> Nursery::spawn_one(int stream) {
   return child;
 }
 
+// Under the mutex: those of which nobody has heard. Its number is its own until it is waited for.
+void Nursery::end_copies() {
+  kill(pid_, SIGKILL);
+  siginfo_t info = {};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  end_unknown_copies(pid_, copies_);
+  copies_.clear();
+}
+
 // Children that were asked for and of which nobody has heard end too, then.
 void Nursery::close() {
+  const bool had_gate = gate_.has_value();
+  gate_.reset();
   {
     const std::lock_guard lock(mutex_);
+    if (pid_ >= 0 && had_gate) end_copies();
     if (pid_ >= 0) end(pid_);
     pid_ = -1;
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,8 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/time.h"
+#include "engine/confine/copy_gate.h"
+#include "engine/confine/model_environment.h"
 #include "engine/threads/background_thread.h"
 
 namespace fermata::engine {
@@ -23,14 +26,16 @@ namespace fermata::engine {
 // and some 20 MB each. Thread-safe.
 class Nursery {
  public:
-  struct Patience {
+  struct Options {
+    std::vector<std::string> environment;     // as ModelEnvironment has it
     Duration answer = Duration::seconds(20);  // for what is asked of it, but to prepare
+    Duration prepare = Duration::seconds(120);
     Duration again = Duration::seconds(1);  // from one that could not be had to the next try; twice
                                             // as long after each of these, a minute at most
   };
   // `program`: the fermata command. Starts nothing yet.
   explicit Nursery(std::string program);
-  Nursery(std::string program, Patience patience);
+  Nursery(std::string program, Options options);
   // One more, of a copy of that one: for children that share what prepare() leaves too. Where it
   // cannot be had, that one starts them.
   explicit Nursery(std::shared_ptr<Nursery> of);
@@ -46,11 +51,12 @@ class Nursery {
                               absl::Span<const int> descriptors);
 
   // Of a copy: its process does with `text` what be_nursery() was given for that, so that children
-  // have it. Blocks, for two minutes at most. Once; a process that takes the place of one that died
+  // have it. Blocks. Once; a process that takes the place of one that died
   // does the same. Where it failed children share nothing, until it does not.
   absl::Status prepare(const std::string& text);
   // Whoever waits for it waits no more, nor does anybody later.
   void stop();
+  const std::vector<std::string>& environment() const { return options_.environment; }
 
  private:
   using Task = absl::AnyInvocable<void()>;
@@ -58,15 +64,17 @@ class Nursery {
   Result on_thread(absl::AnyInvocable<Result()> work);
   absl::StatusOr<pid_t> start_here(const std::string& words, absl::Span<const int> descriptors);
   absl::StatusOr<pid_t> ask(const std::string& words, absl::Span<const int> descriptors);
+  absl::StatusOr<pid_t> receive_child();
   absl::Status prepare_here();
   absl::Status have();
   absl::Status open();
   absl::StatusOr<pid_t> spawn_one(int stream);
+  void end_copies();
   void close();
 
   const std::string program_;
   const std::shared_ptr<Nursery> of_;
-  const Patience patience_;
+  const Options options_;
   std::mutex mutex_;
   // Under the mutex, and the thread's own to change:
   pid_t pid_ = -1;
@@ -78,6 +86,8 @@ class Nursery {
   Duration pause_;
   std::optional<std::string> text_;  // that was to be prepared
   absl::Status prepared_;
+  std::optional<CopyGate> gate_;  // of a copy: when it may copy itself
+  std::set<pid_t> copies_;        // that it has made, if it has a gate
   // The parent of all of them: what a system kills with its parent goes with the thread.
   BackgroundThread<Task> thread_;
 };
@@ -89,5 +99,13 @@ class Nursery {
 // was for whoever started it; empty: nothing.
 void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run,
                 absl::FunctionRef<absl::Status(std::string_view text)> prepare);
+
+// Of a process that it starts, or, where it cannot or is null, of one that is started instead.
+inline ModelEnvironment environment_of(const Nursery* nursery) {
+  return nursery == nullptr ? ModelEnvironment() : ModelEnvironment(nursery->environment());
+}
+
+// `listener`, which it closes: what confine_to_copying() has returned.
+absl::Status let_server_decide(int listener);
 
 }  // namespace fermata::engine

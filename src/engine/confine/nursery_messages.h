@@ -4,13 +4,16 @@
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/status.h"
 
 // What a server and `fermata nursery` say to each other, on a stream that keeps messages apart. An
 // order has descriptors: a child's, and last the one from which it reads a byte before it goes on;
 // its bytes are the child's arguments. One without is a text to prepare with. Answers are 64 bits,
 // and words after them: 0 where it is ready or prepared, below it why not, as errno has it; above
-// it where a child is there, which says so itself: whose number it has the kernel tells.
+// it where a child is there, which says so itself: whose number it has the kernel tells. Before the
+// answer to a text comes one more, with the descriptor that lets the nursery copy itself
+// (copy_gate.h).
 namespace fermata::engine::nursery {
 
 inline constexpr int kStream = 3;  // the nursery's descriptor of it
@@ -24,5 +27,7 @@ inline constexpr const char* kThreads = "OPENBLAS_NUM_THREADS";
 inline absl::Status unavailable(std::string_view why) {
   return error(absl::StatusCode::kUnavailable, "{}", why);
 }
+
+absl::Status send(int stream, std::string_view words, absl::Span<const int> descriptors);
 
 }  // namespace fermata::engine::nursery

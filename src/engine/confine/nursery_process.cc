@@ -148,9 +148,18 @@ bool told_to_go_on(int stream) {
 
 }  // namespace
 
+absl::Status let_server_decide(int listener) {
+  constexpr int64_t kSound = 0;
+  const std::string_view text(reinterpret_cast<const char*>(&kSound), sizeof(kSound));
+  absl::Status sent = nursery::send(kStream, text, {listener});
+  ::close(listener);  // whoever has it decides
+  return sent;
+}
+
 void be_nursery(const std::string& threads, absl::FunctionRef<int(int argc, char** argv)> run,
                 absl::FunctionRef<absl::Status(std::string_view text)> prepare) {
   threads.empty() ? unsetenv(kThreads) : setenv(kThreads, threads.c_str(), 1);
+  (void)setpgid(0, 0);  // by which its copies are known
   const pid_t parent = getppid();
   prctl(PR_SET_NAME, "nursery");
   (void)ort_runtime();  // children have it then

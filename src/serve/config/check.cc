@@ -3,7 +3,6 @@
 #include <map>
 #include <utility>
 
-#include "engine/confine/nursery.h"
 #include "engine/engine.h"
 
 namespace fermata::serve {
@@ -12,7 +11,7 @@ CheckReport check(const Config& config,
                   std::function<void(std::string_view model, double share)> opening) {
   engine::EngineOptions options = config.engine;
   options.opening = std::move(opening);
-  options.workers.nursery = std::make_shared<engine::Nursery>(options.probe_program);
+  options.workers.nursery = make_nursery(config);
   engine::Examination found = engine::examine(std::move(options));
   CheckReport report;
   report.findings = std::move(found.findings);

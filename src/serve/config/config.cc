@@ -12,6 +12,8 @@
 #include "base/status.h"
 #include "cluster/hosts.h"
 #include "engine/confine/machine.h"
+#include "engine/confine/model_environment.h"
+#include "engine/confine/nursery.h"
 #include "policy/rules_document.h"
 #include "policy/scheduler.h"
 #include "serve/config/cluster_options.h"
@@ -131,7 +133,8 @@ void read_least(ObjectReader& fields, engine::WorkerOptions& options) {
   }
 }
 
-engine::WorkerOptions worker_options(Reader reader) {
+// `environment`: names of variables that models see.
+engine::WorkerOptions worker_options(Reader reader, std::vector<std::string>& environment) {
   engine::WorkerOptions options;
   if (!reader.present()) return options;
   ObjectReader fields = reader.object();
@@ -167,6 +170,12 @@ engine::WorkerOptions worker_options(Reader reader) {
     options.process_processor = Duration::from_seconds(processor.between(0.1, 86'400));
   }
   if (Reader python = fields["python"]; python.present()) options.python = python.string();
+  for (const Reader& name : fields["environment"].optional_list()) {
+    environment.push_back(name.string());
+    if (!engine::is_variable_name(environment.back())) {
+      name.fail("a variable's name: letters, digits and '_', and no digit first");
+    }
+  }
   if (Reader openvino = fields["openvino"]; openvino.present()) {
     for (engine::WorkerType& type : options.types) type.openvino = openvino.string();
   }
@@ -272,7 +281,7 @@ Config config(Reader root, operators::Resolve resolve) {
       fields["scheduler_max_group"].integer(1, int64_t{UINT32_MAX}, engine.groups.max_group));
   engine.groups.delta = fields["scheduler_delta"].between(1e-9, 1, engine.groups.delta);
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
-  engine.workers = worker_options(fields["workers"]);
+  engine.workers = worker_options(fields["workers"], config.model_environment);
   config.cluster = cluster_options(fields["cluster"], engine.workers);
   engine.placement = placement_options(fields["placement"], engine.workers);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
@@ -334,6 +343,12 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
 }
 
 }  // namespace
+
+std::shared_ptr<engine::Nursery> make_nursery(const Config& config) {
+  return std::make_shared<engine::Nursery>(
+      config.engine.probe_program,
+      engine::Nursery::Options{.environment = config.model_environment});
+}
 
 absl::StatusOr<Config> parse_config(std::string_view text, const std::string& folder) {
   ASSIGN_OR_RETURN(Document document, Document::parse(text, Document::Format::kYaml));

@@ -52,10 +52,14 @@ struct Config {
   bool exit_on_error = false;  // at the start, where something that is configured is not served
   Duration drain_delay;        // after SIGTERM: not ready, and answers as before
   tune::RecorderOptions recorder;
-  bool tune = true;                // the default's rules are chosen by what is recorded
+  bool tune = true;                            // the default's rules are chosen by what is recorded
+  std::vector<std::string> model_environment;  // engine::ModelEnvironment's, besides its own
   std::string models_mirror;       // folder for models from a store; empty: store::default_mirror()
   std::string log_level = "info";  // a name that spdlog knows
 };
+
+// For the workers' options: what starts the processes of models. Starts nothing yet.
+std::shared_ptr<engine::Nursery> make_nursery(const Config& config);
 
 // `folder` is what relative paths in the text start from. INVALID_ARGUMENT names
 // the path in the document, what stands there and what was expected.
