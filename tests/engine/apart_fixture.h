@@ -35,16 +35,13 @@ class OneApart {
   OneApart(const std::string& folder, const std::string& model,
            const std::string& program = fermata_command(), uint32_t workers = 1,
            bool standby = false)
-      : options_(apart_options(folder)) {
-    options_.workers.program = program;
-    if (program != fermata_command()) options_.workers.nursery = nullptr;
-    options_.workers.standby = standby;
-    options_.workers.types[0].count = workers;
+      : OneApart(options_of(folder, program, workers, standby), model) {}
+  OneApart(EngineOptions options, const std::string& model) : options_(std::move(options)) {
     executors_ = *make_workers(options_.workers);
     Loader loader(options_, {&executors_, 1});
     variant_ = std::make_shared<const Variant>(
         *loader.open(*read_model_folder(options_.repository, model), 1));
-    for (uint32_t i = 0; i < workers; ++i) made_.push_back(executors_->make());
+    for (uint32_t i = 0; i < options_.workers.count(); ++i) made_.push_back(executors_->make());
   }
   absl::Status load() {
     for (const auto& executor : made_) {
@@ -83,6 +80,16 @@ class OneApart {
   ProcessStatistics process() const { return executors_->processes().front(); }
 
  private:
+  static EngineOptions options_of(const std::string& folder, const std::string& program,
+                                  uint32_t workers, bool standby) {
+    EngineOptions options = apart_options(folder);
+    options.workers.program = program;
+    if (program != fermata_command()) options.workers.nursery = nullptr;
+    options.workers.standby = standby;
+    options.workers.types[0].count = workers;
+    return options;
+  }
+
   EngineOptions options_;
   std::unique_ptr<ExecutorFactory> executors_;
   std::vector<std::shared_ptr<Executor>> made_;

@@ -219,5 +219,25 @@ TEST_F(Hostile, AProcessThatNeverStartsKeepsNobodyWhenTheServerStops) {
   EXPECT_THAT(std::string(loading.get().message()), HasSubstr("the server stops"));
 }
 
+// What opens a model for its processes may hang, here as a standby is to be had: who unloads the
+// model does not wait for it.
+TEST_F(Hostile, WhatHangsAsItOpensAModelKeepsNobodyWhenTheModelGoes) {
+  if (!limits_memory()) GTEST_SKIP() << "sanitizers do not survive a copy";
+  const std::filesystem::path hanging = folder_.path() / "hanging";
+  folder_.write("nursery.sh", "#!/bin/sh\nexec python3 " + project_folder() +
+                                  "/tests/engine/hanging_nursery.py " + fermata_command() + " " +
+                                  hanging.string() + "\n");
+  const std::filesystem::path program = folder_.path() / "nursery.sh";
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  EngineOptions options = apart_options(models());
+  options.workers.standby = true;
+  options.workers.nursery = std::make_shared<Nursery>(
+      program, Nursery::Options{.prepare = Duration::seconds(3600), .again = Duration()});
+  OneApart model(std::move(options), "gather");
+  ASSERT_TRUE(model.load().ok());
+  const Time bound = monotonic_now() + kBound;
+  while (!std::filesystem::exists(hanging)) ASSERT_LT(monotonic_now(), bound);
+}
+
 }  // namespace
 }  // namespace fermata::engine

@@ -116,7 +116,8 @@ Processes::Seat Processes::of(const Variant& variant, const void* worker) {
   std::shared_ptr<Supervised> made(
       new Supervised(shares(variant) ? kTogether : variant.model, process, type_, options_.standby,
                      ledger_),
-      [this](Supervised* gone) {
+      [this, home](Supervised* gone) {
+        stop_opening(home);
         do_later([gone = std::unique_ptr<Supervised>(gone)]() mutable { gone.reset(); });
       });
   if (!loads_) made->stop_loading();
@@ -138,6 +139,20 @@ std::shared_ptr<Nursery> Processes::opened(VariantId home) {
   auto there = known.lock();
   if (there == nullptr) known = there = std::make_shared<Nursery>(options_.nursery);
   return there;
+}
+
+// Where none of its processes is wanted any more: the last does not wait for what opens its
+// weights, which may hang.
+void Processes::stop_opening(VariantId home) {
+  const std::lock_guard lock(mutex_);
+  const auto first = known_.lower_bound({home, 0});
+  const bool wanted = std::any_of(first, known_.end(), [home](const auto& one) {
+    return one.first.first == home && !one.second.expired();
+  });
+  const auto opened = opened_.find(home);
+  if (wanted || opened == opened_.end()) return;
+  if (const auto one = opened->second.lock()) one->stop();
+  opened_.erase(opened);
 }
 
 absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& variant) const {

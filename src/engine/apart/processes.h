@@ -66,6 +66,7 @@ class Processes {
   ModelProcess::Options process_for(const Variant& variant) const;
   bool opens_once(const Variant& variant) const;
   std::shared_ptr<Nursery> opened(VariantId home);
+  void stop_opening(VariantId home);
   std::map<Key, std::shared_ptr<Supervised>> all() const;
 
   const WorkerOptions options_;
