@@ -3,7 +3,7 @@
 import { count, percent } from "./format.js";
 import { total } from "./history.js";
 import { element, find } from "./page.js";
-import { allIsWell } from "./reasons.js";
+import { allIsWell, sentences } from "./reasons.js";
 import type { Finding } from "./reasons.js";
 import type { State } from "./state.js";
 
@@ -20,8 +20,8 @@ export class Banner {
 
   draw(found: Finding[]): void {
     const first = found[0];
-    find("findings").classList.toggle("wrong", first !== undefined);
-    const [lead, why, also] = first === undefined ? [allIsWell(this.state.lately(1)), this.spare(), ""] : [first.what, `${first.why} ${first.advice}`, others(found)];
+    find("findings").classList.toggle("wrong", first !== undefined || this.state.deaths.length > 0);
+    const [lead, why, also] = this.said(found);
     const text = [lead, why, also].join("\n");
     if (text !== this.shown) {
       find("finding").replaceChildren(element("p", { class: "lead" }, lead), element("p", {}, why), element("p", { class: "note" }, also));
@@ -31,6 +31,16 @@ export class Banner {
     if (key === this.acted) return; // buttons keep the focus
     this.acted = key;
     find("acts").replaceChildren(...(first === undefined ? [] : this.acts(first)));
+  }
+
+  // A death is in the headline, unless a service that it has nothing to do with loses requests.
+  private said(found: Finding[]): [string, string, string] {
+    const first = found[0], died = this.state.deaths[0];
+    const dead = died === undefined ? "" : `${died.what} ${died.lost} ${died.next}`;
+    if (first !== undefined) return [first.what, `${first.why} ${first.advice}`, sentences(died?.services.includes(first.service) ? "" : dead, others(found))];
+    if (died === undefined) return [allIsWell(this.state.lately(1)), this.spare(), ""];
+    const rest = this.state.deaths.slice(1).map(one => `${one.model} ${one.short}`);
+    return [died.what, `${died.lost} ${died.next}`, rest.length === 0 ? "" : `Also in the last minute: ${rest.join("; ")}.`];
   }
 
   private spare(): string {

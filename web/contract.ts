@@ -28,12 +28,14 @@ export interface Service {
   slo_ms: number | null; members: string[]; accuracy: number | null;
   configured?: boolean; // false: a model of the repository that clients can call by its name
 }
+export interface Unserved { name: string; reason: string } // a model or service that should be
 export interface Steps { step_s: number; seconds: Second[] }
 export interface Hello {
   server: { name: string; version: string };
   epoch_ms: number; now_us: number; policy: string;
   recorder: { seconds: number; memory_mb: number } | null; // null: off, and nothing but the counts comes
   workers: Worker[]; services: Service[];
+  unserved?: Unserved[];
   schedulers?: string[]; // that what-if knows
   more_workers?: MoreWorkers | null; // the last
   history: Steps & { coarse?: Steps };

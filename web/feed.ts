@@ -1,10 +1,11 @@
 // The server's events, as they come, and again after a lost connection.
 
-import type { Hello, LogEvent, MoreWorkers, Second, Service, TimelineEvent, Worker } from "./contract.js";
+import type { Hello, LogEvent, MoreWorkers, Second, Service, TimelineEvent, Unserved, Worker } from "./contract.js";
 
 export interface Listener {
   hello(event: Hello): void;
   services(event: Service[]): void;
+  unserved(event: Unserved[]): void;
   workers(event: Worker[]): void;
   second(event: Second): void;
   timeline(event: TimelineEvent): void;
@@ -21,6 +22,7 @@ export function follow(listener: Listener): void {
     source.addEventListener(name, event => handle(JSON.parse((event as MessageEvent<string>).data) as T));
   on<Hello>("hello", event => { listener.state(true, "live"); listener.hello(event); });
   on<{ services: Service[] }>("services", event => listener.services(event.services));
+  on<{ unserved: Unserved[] }>("unserved", event => listener.unserved(event.unserved));
   on<{ workers: Worker[] }>("workers", event => listener.workers(event.workers));
   on<Second>("second", event => listener.second(event));
   on<TimelineEvent>("timeline", event => listener.timeline(event));

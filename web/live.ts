@@ -3,6 +3,7 @@
 import { Banner } from "./banner.js";
 import { assignColours, onTheme } from "./colours.js";
 import type { Hello, Second, Service } from "./contract.js";
+import { deathsOf } from "./deaths.js";
 import { Decisions, log } from "./decisions.js";
 import { follow } from "./feed.js";
 import { Now } from "./now.js";
@@ -13,7 +14,7 @@ import { save } from "./save.js";
 import { ServicePanel } from "./service.js";
 import { Services } from "./services.js";
 import { State } from "./state.js";
-import { Timeline, timelineLegend } from "./timeline.js";
+import { Timeline, timelineDeaths, timelineLegend } from "./timeline.js";
 import { WhatIfPanel } from "./what_if.js";
 
 const FOLLOW_MS = 2000, DECISIONS_MS = 10000;
@@ -36,14 +37,16 @@ function select(name: string | undefined): void {
 
 function draw(): void {
   state.budgets = timeline.data.budgets();
+  state.deaths = deathsOf(timeline.data.deaths, state.nowUs, state.lately(1), state.services.values(), state.unserved);
   const found = findings(state.lately(1), { services: state.services, runs: timeline.data.runs(), simulated: state.simulated,
-    recorded: state.hello !== undefined && state.hello.recorder !== null, budget: name => state.budgetOf(name)?.least });
+    deaths: state.deaths, unserved: state.unserved, recorded: state.hello !== undefined && state.hello.recorder !== null, budget: name => state.budgetOf(name)?.least });
   now.draw(found[0]?.helped);
   banner.draw(found);
   services.draw();
   service.draw(found);
   const called = [...new Set(state.lately(1).flatMap(second => Object.keys(second.services)))].sort();
   timelineLegend(called);
+  timelineDeaths(timeline.data.deaths, state, death => { hold(true); timeline.goTo(death.at_us); });
 }
 
 function hold(on = state.heldAt === undefined): void {
@@ -76,6 +79,7 @@ follow({
     if (hello.more_workers) whatIf.told(hello.more_workers);
   },
   services: known,
+  unserved: list => state.setUnserved(list),
   workers: list => state.setWorkers(list),
   second: (second: Second) => {
     state.history.add(second);

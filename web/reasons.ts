@@ -2,6 +2,7 @@
 // draws or asks the server.
 
 import type { PoolSecond, Second, Service } from "./contract.js";
+import type { Died } from "./deaths.js";
 import { count, many, ms, percent, points, rate, reason } from "./format.js";
 import { ended, largest, lost, sum, total } from "./history.js";
 import type { Runs } from "./timeline_data.js";
@@ -21,6 +22,7 @@ export interface Simulated { at_us: number; more: number; services: Record<strin
 
 // What the page knows besides the seconds.
 export interface Known { services: Map<string, Service>; runs: Runs; simulated?: Simulated | undefined;
+                         deaths?: Died[]; unserved?: ReadonlyMap<string, string>;
                          recorded?: boolean; // so that the server simulates what more workers bring
                          budget?: (name: string) => number | undefined } // of its requests, in ms
 
@@ -54,10 +56,10 @@ interface Cause { why: string; advice: string; helped: number | undefined }
 
 function cause(name: string, seconds: Second[], known: Known): Cause {
   const tally = total(seconds, name), bad = lost(tally), pool = poolOf(seconds, name);
+  const away = tally.rejected["unavailable"] ?? 0, died = known.deaths?.find(one => one.services.includes(name));
+  if (died !== undefined && tally.failed + away > bad / 2) return { why: died.what, advice: died.next, helped: 0 };
   if (tally.failed > bad / 2) return failing();
-  if ((tally.rejected["unavailable"] ?? 0) > bad / 2) {
-    return { why: "Its model is not ready.", advice: "The log below says what the server does about it.", helped: 0 };
-  }
+  if (away > bad / 2) return unready(name, known);
   const slo = known.budget?.(name) ?? known.services.get(name)?.slo_ms ?? null, slower = drifted(name, seconds, known);
   const delayed = slo !== null && pool.delay_ms >= DELAYED * slo ? `The server's own delay is ${ms(pool.delay_ms)} of the ${ms(slo)}` : "";
   const told: Told = { name, pool, seconds, known, cramped: delayed !== "" };
@@ -129,13 +131,19 @@ function simulatedOf({ name, seconds, known: { simulated } }: Told): Said | unde
 
 const ago = (age_s: number): string => age_s < 10 ? "" : ` ${10 * Math.floor(age_s / 10)} s ago`;
 
-const sentences = (...all: string[]): string => all.filter(one => one !== "").join(" ");
+export const sentences = (...all: string[]): string => all.filter(one => one !== "").join(" ");
 
 // Of the service and its members, which run for it.
 function drifted(name: string, seconds: Second[], known: Known): string {
   const names = [name, ...known.services.get(name)?.members ?? []];
   const drift = largest(seconds.slice(-10).flatMap(second => names.map(one => second.services[one]?.drift))) ?? 1;
   return drift < DRIFTED ? "" : `Its batches run ${drift.toFixed(1)} times as long as their profile says.`;
+}
+
+function unready(name: string, known: Known): Cause {
+  const own = [name, ...known.services.get(name)?.members ?? []].map(one => known.unserved?.get(one)).find(why => why !== undefined);
+  return { why: own === undefined ? "Its model was not ready." : `Its model is not ready: ${own}.`,
+           advice: "The log below says what the server does about it.", helped: 0 };
 }
 
 const failing = (): Cause => ({ why: "Its model ended with errors.", helped: 0,

@@ -7,6 +7,7 @@ import type { Second, Tally } from "./contract.js";
 import { accuracy, count, ms, percent, rate, reason } from "./format.js";
 import { countsOf, ended, lengthOf, meanAccuracy, sum, total } from "./history.js";
 import { element, find, say } from "./page.js";
+import { sentences } from "./reasons.js";
 import type { Finding } from "./reasons.js";
 import { describeKind } from "./services.js";
 import type { State } from "./state.js";
@@ -62,8 +63,11 @@ export class ServicePanel {
     const well = name === undefined ? (found.length === 0 ? "No service loses more than 1 % of its requests." :
       `${found.map(finding => finding.service).join(", ")} ${found.length === 1 ? "loses" : "lose"} requests; choose one on the left to see why.`)
       : "It keeps its deadlines: less than 1 % of its requests were lost in the last minute.";
-    say("service-why", own === undefined ? well : `It lost ${percent(own.share)} in the last minute. ${own.why} ${own.advice}`);
-    find("service-why").className = own === undefined ? "note" : "";
+    const died = this.state.deaths.find(one => name === undefined || one.services.includes(name));
+    const dead = died === undefined || own?.why === died.what ? "" : `${died.what} ${died.lost} ${died.next}`;
+    const lost = own === undefined ? (dead === "" ? well : "") : `It lost ${percent(own.share)} in the last minute. ${own.why} ${own.advice}`;
+    say("service-why", sentences(lost, dead));
+    find("service-why").className = own === undefined && dead === "" ? "note" : "";
   }
 
   private counts(name: string | undefined, seconds: Second[]): void {

@@ -34,7 +34,7 @@ function foldedWords(services: number, models: number): string {
   return `${parts.join(" and ")} without requests`;
 }
 
-interface Row { row: HTMLTableRowElement; cells: HTMLElement[]; meter: HTMLElement; fill: HTMLElement; text: HTMLElement }
+interface Row { row: HTMLTableRowElement; kind: HTMLElement; cells: HTMLElement[]; meter: HTMLElement; fill: HTMLElement; text: HTMLElement }
 
 export class Services {
   private readonly rows = new Map<string, Row>();
@@ -91,12 +91,21 @@ export class Services {
     const cells = [element("td"), element("td"), element("td", { class: "accuracy" }), element("td", { class: "left" }, meter, text)];
     const label = element("button", { type: "button", class: "name" }, name || "all services");
     if (name !== "") label.prepend(element("i", { class: `dot ${classOf(name)}` }));
-    const first = element("td", {}, label, element("span", { class: "kind" }, name === "" ? "" : describeKind(this.state.services.get(name))));
+    const kind = element("span", { class: "kind" }), first = element("td", {}, label, kind);
     const row = element("tr", { onclick: () => this.choose(name || undefined) }, first, ...cells);
     row.dataset["service"] = name;
-    const made = { row, cells, meter, fill, text };
+    const made = { row, kind, cells, meter, fill, text };
     this.rows.set(name, made);
     return made;
+  }
+
+  // What it is, or that no process runs it.
+  private describe(name: string, kind: HTMLElement): void {
+    const died = this.state.deaths.find(one => one.services.includes(name)), service = this.state.services.get(name);
+    const of = died === undefined || died.model === name || service?.members.length === 1 ? "" : `${died.model} `;
+    const text = died !== undefined ? `${of}${died.short}` : this.state.unserved.has(name) ? "not served" : describeKind(service);
+    if (kind.textContent !== text) kind.textContent = text;
+    kind.classList.toggle("bad", died !== undefined || this.state.unserved.has(name));
   }
 
   private fill(name: string, row: Row, minute: Second[]): void {
@@ -109,6 +118,7 @@ export class Services {
     row.row.setAttribute("aria-selected", String((this.state.selected ?? "") === name));
     row.meter.hidden = name === "";
     if (name === "") return;
+    this.describe(name, row.kind);
     const due = this.state.budgetOf(name), least = due === undefined || due.own ? null : due.most, p99 = worst(minute.slice(-10), name, "p99_ms");
     set(row.text, against(p99, due));
     row.text.style.whiteSpace = least === null ? "" : "nowrap";

@@ -1,6 +1,7 @@
 // What all panels of the live page share: what came from the server, what a person chose.
 
-import type { Hello, PoolSecond, Second, Service, Worker } from "./contract.js";
+import type { Hello, PoolSecond, Second, Service, Unserved, Worker } from "./contract.js";
+import type { Died } from "./deaths.js";
 import { History } from "./history.js";
 import type { Simulated } from "./reasons.js";
 import type { Budgets } from "./timeline_data.js";
@@ -12,6 +13,8 @@ export interface Budget { least: number; most: number; own: boolean }
 export class State {
   readonly history = new History();
   readonly services = new Map<string, Service>();
+  unserved: ReadonlyMap<string, string> = new Map(); // why, by name
+  deaths: Died[] = []; // of the last minute, the last first
   workers: Worker[] = [];
   selected: string | undefined; // of the services; undefined: all of them
   minutes = 5;
@@ -25,6 +28,7 @@ export class State {
     this.hello = hello;
     this.history.begin(hello);
     this.setServices(hello.services);
+    this.setUnserved(hello.unserved ?? []);
     this.setWorkers(hello.workers);
     this.ahead = undefined;
     this.tick(hello.now_us);
@@ -39,6 +43,8 @@ export class State {
   }
 
   setWorkers(workers: Worker[]): void { this.workers = workers.filter(worker => worker.serving !== false); }
+
+  setUnserved(rows: Unserved[]): void { this.unserved = new Map(rows.map(row => [row.name, row.reason])); }
 
   setServices(services: Service[]): void {
     this.services.clear();

@@ -25,7 +25,7 @@ export class TimelineData {
     if (held_us === undefined || event.now_us <= held_us) this.waiting = event.waiting;
     for (const batch of event.batches) this.put(batch);
     for (const load of event.loads) this.putLoad(load);
-    this.deaths.push(...event.deaths ?? []);
+    for (const death of event.deaths ?? []) this.putDeath(death);
     this.forget(event.now_us, held_us);
   }
 
@@ -48,6 +48,11 @@ export class TimelineData {
     const before = this.loads.find(l => l.worker === load.worker && l.start_us === load.start_us && l.model === load.model);
     if (before === undefined) this.loads.push(load);
     else before.end_us = load.end_us;
+  }
+
+  // Those that a new connection tells again are known.
+  private putDeath(death: Death): void {
+    if (!this.deaths.some(d => d.worker === death.worker && d.at_us === death.at_us && d.model === death.model)) this.deaths.push(death);
   }
 
   private forget(now_us: number, held_us: number | undefined): void {

@@ -1,7 +1,8 @@
 // The picture of the timeline: a lane for each worker, below them the requests that wait.
 
 import { css, hueOf, wholeOf } from "./colours.js";
-import type { Batch, Worker } from "./contract.js";
+import type { Batch, Death, Worker } from "./contract.js";
+import { shortCause } from "./deaths.js";
 import { count, roundStep } from "./format.js";
 import { firstArrival, firstDeadline } from "./timeline_data.js";
 import type { TimelineData, Waiter } from "./timeline_data.js";
@@ -69,7 +70,7 @@ function lane(to: CanvasRenderingContext2D, picture: Picture, worker: Worker, y:
   to.fillRect(LEFT, y + LANE - 2, w.width - LEFT, 1);
   for (const load of data.loads) if (load.worker === worker.id) loading(to, w, load.model, load.start_us, load.end_us, y);
   for (const batch of data.within(worker.id, w.from_us, w.now_us)) bar(to, picture, batch, y);
-  for (const death of data.deaths) if (death.worker === worker.id) died(to, xOf(w, death.at_us), y, `${death.signal}`);
+  for (const death of data.deaths) if (death.worker === worker.id) died(to, xOf(w, death.at_us), y, death);
 }
 
 function loading(to: CanvasRenderingContext2D, w: Window, model: string, start: number, end: number | null, y: number): void {
@@ -83,11 +84,11 @@ function loading(to: CanvasRenderingContext2D, w: Window, model: string, start: 
   if (width > LEAST_NAME) to.fillText(`loads ${model}`, x + 5, y + 27, width - 8);
 }
 
-function died(to: CanvasRenderingContext2D, x: number, y: number, signal: string): void {
+function died(to: CanvasRenderingContext2D, x: number, y: number, { model, signal }: Death): void {
   to.fillStyle = css("--bad");
   to.fillRect(x - 1, y + 2, 2, LANE - 6);
   to.textAlign = "left";
-  to.fillText(`✕ died (${signal})`, x + 5, y + 27);
+  to.fillText(`✕ ${model} died (${shortCause(signal)})`, x + 5, y + LANE - 5);
 }
 
 function bar(to: CanvasRenderingContext2D, { window: w, chosen, only }: Picture, batch: Batch, y: number): void {

@@ -1,6 +1,7 @@
 // What a batch of the timeline is, in words.
 
-import type { Batch, Seat } from "./contract.js";
+import type { Batch, Death, Seat } from "./contract.js";
+import { causeOf } from "./deaths.js";
 import { fine, many, waitedFor } from "./format.js";
 import { element } from "./page.js";
 import type { State } from "./state.js";
@@ -22,6 +23,12 @@ export function describe(batch: Batch, state: State): HTMLElement[] {
     `started because: ${batch.why || batch.rule.replaceAll("_", " ")}`,
   ];
   return [element("b", {}, `${batch.service} × ${batch.items}${model}`), ...lines.map(text => element("div", {}, text)), seats(batch, end)];
+}
+
+export function describeDeath(death: Death, state: State): HTMLElement[] {
+  const died = state.deaths.find(one => one.model === death.model);
+  const lines = [`${state.clock(death.at_us)}: ${causeOf(death.signal)}`, ...died === undefined ? [] : [died.lost, died.next]];
+  return [element("b", {}, `the process of model ${death.model} died`), ...lines.map(text => element("div", {}, text))];
 }
 
 function seats(batch: Batch, end: number): HTMLElement {

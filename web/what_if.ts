@@ -2,7 +2,7 @@
 // SLOs, beside what happened.
 
 import type { Case, MoreWorkers, Outcome, WhatIf } from "./contract.js";
-import { accuracy, count, percent } from "./format.js";
+import { accuracy, count, many, percent } from "./format.js";
 import { element, find, json, say } from "./page.js";
 import type { State } from "./state.js";
 import { NOTICEABLE } from "./reasons.js";
@@ -94,7 +94,7 @@ export class WhatIfPanel {
 
   private show(answer: WhatIf, workers: number, at_us: number): void {
     const { recorded, replayed } = answer;
-    say("what-if-state", `${count(recorded.requests)} requests of the ${count(recorded.seconds)} s before ${this.state.clock(at_us, false)}, simulated in ` +
+    say("what-if-state", `${many(recorded.requests, "request")} of the ${count(recorded.seconds)} s before ${this.state.clock(at_us, false)}, simulated in ` +
         `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
     this.state.simulated = simulated(answer, workers, at_us);
     const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;

@@ -1,7 +1,7 @@
 import { count, percent } from "./format.js";
 import { total } from "./history.js";
 import { element, find } from "./page.js";
-import { allIsWell } from "./reasons.js";
+import { allIsWell, sentences } from "./reasons.js";
 export class Banner {
     state;
     steps;
@@ -13,8 +13,8 @@ export class Banner {
     }
     draw(found) {
         const first = found[0];
-        find("findings").classList.toggle("wrong", first !== undefined);
-        const [lead, why, also] = first === undefined ? [allIsWell(this.state.lately(1)), this.spare(), ""] : [first.what, `${first.why} ${first.advice}`, others(found)];
+        find("findings").classList.toggle("wrong", first !== undefined || this.state.deaths.length > 0);
+        const [lead, why, also] = this.said(found);
         const text = [lead, why, also].join("\n");
         if (text !== this.shown) {
             find("finding").replaceChildren(element("p", { class: "lead" }, lead), element("p", {}, why), element("p", { class: "note" }, also));
@@ -25,6 +25,16 @@ export class Banner {
             return;
         this.acted = key;
         find("acts").replaceChildren(...(first === undefined ? [] : this.acts(first)));
+    }
+    said(found) {
+        const first = found[0], died = this.state.deaths[0];
+        const dead = died === undefined ? "" : `${died.what} ${died.lost} ${died.next}`;
+        if (first !== undefined)
+            return [first.what, `${first.why} ${first.advice}`, sentences(died?.services.includes(first.service) ? "" : dead, others(found))];
+        if (died === undefined)
+            return [allIsWell(this.state.lately(1)), this.spare(), ""];
+        const rest = this.state.deaths.slice(1).map(one => `${one.model} ${one.short}`);
+        return [died.what, `${died.lost} ${died.next}`, rest.length === 0 ? "" : `Also in the last minute: ${rest.join("; ")}.`];
     }
     spare() {
         const first = [...this.state.services.values()].find(service => service.configured !== false);

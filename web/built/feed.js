@@ -4,6 +4,7 @@ export function follow(listener) {
     const on = (name, handle) => source.addEventListener(name, event => handle(JSON.parse(event.data)));
     on("hello", event => { listener.state(true, "live"); listener.hello(event); });
     on("services", event => listener.services(event.services));
+    on("unserved", event => listener.unserved(event.unserved));
     on("workers", event => listener.workers(event.workers));
     on("second", event => listener.second(event));
     on("timeline", event => listener.timeline(event));

@@ -28,11 +28,13 @@ export function finding(name, seconds, known) {
 }
 function cause(name, seconds, known) {
     const tally = total(seconds, name), bad = lost(tally), pool = poolOf(seconds, name);
+    const away = tally.rejected["unavailable"] ?? 0, died = known.deaths?.find(one => one.services.includes(name));
+    if (died !== undefined && tally.failed + away > bad / 2)
+        return { why: died.what, advice: died.next, helped: 0 };
     if (tally.failed > bad / 2)
         return failing();
-    if ((tally.rejected["unavailable"] ?? 0) > bad / 2) {
-        return { why: "Its model is not ready.", advice: "The log below says what the server does about it.", helped: 0 };
-    }
+    if (away > bad / 2)
+        return unready(name, known);
     const slo = known.budget?.(name) ?? known.services.get(name)?.slo_ms ?? null, slower = drifted(name, seconds, known);
     const delayed = slo !== null && pool.delay_ms >= DELAYED * slo ? `The server's own delay is ${ms(pool.delay_ms)} of the ${ms(slo)}` : "";
     const told = { name, pool, seconds, known, cramped: delayed !== "" };
@@ -94,11 +96,16 @@ function simulatedOf({ name, seconds, known: { simulated } }) {
     return age_us >= FRESH_US ? undefined : { more: simulated.more, ...own, age_s: age_us / 1e6 };
 }
 const ago = (age_s) => age_s < 10 ? "" : ` ${10 * Math.floor(age_s / 10)} s ago`;
-const sentences = (...all) => all.filter(one => one !== "").join(" ");
+export const sentences = (...all) => all.filter(one => one !== "").join(" ");
 function drifted(name, seconds, known) {
     const names = [name, ...known.services.get(name)?.members ?? []];
     const drift = largest(seconds.slice(-10).flatMap(second => names.map(one => second.services[one]?.drift))) ?? 1;
     return drift < DRIFTED ? "" : `Its batches run ${drift.toFixed(1)} times as long as their profile says.`;
+}
+function unready(name, known) {
+    const own = [name, ...known.services.get(name)?.members ?? []].map(one => known.unserved?.get(one)).find(why => why !== undefined);
+    return { why: own === undefined ? "Its model was not ready." : `Its model is not ready: ${own}.`,
+        advice: "The log below says what the server does about it.", helped: 0 };
 }
 const failing = () => ({ why: "Its model ended with errors.", helped: 0,
     advice: "One of its failed requests and the log below have the message." });

@@ -3,6 +3,7 @@ import { classOf, hueOf, OUTCOMES, tint } from "./colours.js";
 import { accuracy, count, ms, percent, rate, reason } from "./format.js";
 import { countsOf, ended, lengthOf, meanAccuracy, sum, total } from "./history.js";
 import { element, find, say } from "./page.js";
+import { sentences } from "./reasons.js";
 import { describeKind } from "./services.js";
 const KNOWN_REASONS = ["deadline", "queue"], MOST_LINES = 8;
 export class ServicePanel {
@@ -53,8 +54,11 @@ export class ServicePanel {
         const well = name === undefined ? (found.length === 0 ? "No service loses more than 1 % of its requests." :
             `${found.map(finding => finding.service).join(", ")} ${found.length === 1 ? "loses" : "lose"} requests; choose one on the left to see why.`)
             : "It keeps its deadlines: less than 1 % of its requests were lost in the last minute.";
-        say("service-why", own === undefined ? well : `It lost ${percent(own.share)} in the last minute. ${own.why} ${own.advice}`);
-        find("service-why").className = own === undefined ? "note" : "";
+        const died = this.state.deaths.find(one => name === undefined || one.services.includes(name));
+        const dead = died === undefined || own?.why === died.what ? "" : `${died.what} ${died.lost} ${died.next}`;
+        const lost = own === undefined ? (dead === "" ? well : "") : `It lost ${percent(own.share)} in the last minute. ${own.why} ${own.advice}`;
+        say("service-why", sentences(lost, dead));
+        find("service-why").className = own === undefined && dead === "" ? "note" : "";
     }
     counts(name, seconds) {
         const tally = total(seconds, name), all = ended(tally), mean = meanAccuracy(seconds, name);

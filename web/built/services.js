@@ -81,12 +81,20 @@ export class Services {
         const label = element("button", { type: "button", class: "name" }, name || "all services");
         if (name !== "")
             label.prepend(element("i", { class: `dot ${classOf(name)}` }));
-        const first = element("td", {}, label, element("span", { class: "kind" }, name === "" ? "" : describeKind(this.state.services.get(name))));
+        const kind = element("span", { class: "kind" }), first = element("td", {}, label, kind);
         const row = element("tr", { onclick: () => this.choose(name || undefined) }, first, ...cells);
         row.dataset["service"] = name;
-        const made = { row, cells, meter, fill, text };
+        const made = { row, kind, cells, meter, fill, text };
         this.rows.set(name, made);
         return made;
+    }
+    describe(name, kind) {
+        const died = this.state.deaths.find(one => one.services.includes(name)), service = this.state.services.get(name);
+        const of = died === undefined || died.model === name || service?.members.length === 1 ? "" : `${died.model} `;
+        const text = died !== undefined ? `${of}${died.short}` : this.state.unserved.has(name) ? "not served" : describeKind(service);
+        if (kind.textContent !== text)
+            kind.textContent = text;
+        kind.classList.toggle("bad", died !== undefined || this.state.unserved.has(name));
     }
     fill(name, row, minute) {
         const tally = total(minute, name || undefined), all = ended(tally), share = all === 0 ? 0 : lost(tally) / all;
@@ -100,6 +108,7 @@ export class Services {
         row.meter.hidden = name === "";
         if (name === "")
             return;
+        this.describe(name, row.kind);
         const due = this.state.budgetOf(name), least = due === undefined || due.own ? null : due.most, p99 = worst(minute.slice(-10), name, "p99_ms");
         set(row.text, against(p99, due));
         row.text.style.whiteSpace = least === null ? "" : "nowrap";

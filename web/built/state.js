@@ -3,6 +3,8 @@ const SAME = 0.02;
 export class State {
     history = new History();
     services = new Map();
+    unserved = new Map();
+    deaths = [];
     workers = [];
     selected;
     minutes = 5;
@@ -15,6 +17,7 @@ export class State {
         this.hello = hello;
         this.history.begin(hello);
         this.setServices(hello.services);
+        this.setUnserved(hello.unserved ?? []);
         this.setWorkers(hello.workers);
         this.ahead = undefined;
         this.tick(hello.now_us);
@@ -27,6 +30,7 @@ export class State {
         return slo === null ? undefined : { least: slo, most: slo, own: false };
     }
     setWorkers(workers) { this.workers = workers.filter(worker => worker.serving !== false); }
+    setUnserved(rows) { this.unserved = new Map(rows.map(row => [row.name, row.reason])); }
     setServices(services) {
         this.services.clear();
         for (const service of services)

@@ -1,10 +1,11 @@
 import { classOf, onTheme } from "./colours.js";
+import { shortCause } from "./deaths.js";
 import { find, say, element } from "./page.js";
-import { describe } from "./timeline_tip.js";
+import { describe, describeDeath } from "./timeline_tip.js";
 import { TimelineData } from "./timeline_data.js";
 import { draw, heightFor, LANE, laneAt, LEFT, PAST, TOP, usAt, xOf } from "./timeline_draw.js";
 const DELAY_US = 400e3;
-const SPANS = { least: 2e3, most: 60e6, first: 1e6 }, SPEEDS = [1, 10, 100], FITS = 26, TIP = 350;
+const SPANS = { least: 2e3, most: 60e6, first: 1e6 }, SPEEDS = [1, 10, 100], FITS = 26, TIP = 350, NEAR = 6, MOST_DEATHS = 5;
 const FITTED = { least: 100e3, most: 10e6 }, AFRESH = 4;
 const CALM = window.matchMedia("(prefers-reduced-motion: reduce)");
 export class Timeline {
@@ -42,6 +43,7 @@ export class Timeline {
     add(event) {
         this.data.add(event, this.state.heldAt);
         this.canvas.dataset["batches"] = `${this.data.batches}`;
+        this.canvas.dataset["deaths"] = `${this.data.deaths.length}`;
         const fits = this.zoomed || this.state.heldAt !== undefined ? undefined : this.fitting();
         if (fits === undefined || (this.fitted && fits < AFRESH * this.span_us && fits > this.span_us / AFRESH))
             return;
@@ -69,6 +71,10 @@ export class Timeline {
     }
     move(share) {
         this.end_us = Math.min(this.now + share * this.span_us, this.live);
+        this.paint();
+    }
+    goTo(at_us) {
+        this.end_us = Math.min(at_us + 0.4 * this.span_us, this.live);
         this.paint();
     }
     stay() { this.end_us ??= this.live; }
@@ -147,11 +153,15 @@ export class Timeline {
         const reach = 3 / this.canvas.clientWidth * this.span_us;
         const batch = worker === undefined || x < LEFT ? undefined
             : this.data.within(worker.id, at - reach, at + reach).find(b => b.start_us <= Math.min(at + reach, this.now));
-        this.hovered = batch !== undefined;
-        if (batch !== undefined) {
+        const death = worker === undefined || x < LEFT ? undefined
+            : this.data.deaths.find(d => d.worker === worker.id && Math.abs(xOf(this.window, d.at_us) - x) <= NEAR);
+        this.hovered = batch !== undefined || death !== undefined;
+        if (this.hovered)
             this.chosenLane = laneAt(y);
+        if (death !== undefined)
+            this.show(describeDeath(death, this.state), death.at_us);
+        else if (batch !== undefined)
             this.choose(batch, false);
-        }
         else if (!this.focused)
             this.forget();
     }
@@ -164,9 +174,12 @@ export class Timeline {
             this.end_us = Math.min(batch.start_us + 0.4 * this.span_us, this.live);
         else
             this.end_us ??= this.now;
-        this.tip.replaceChildren(...describe(batch, this.state));
+        this.show(describe(batch, this.state), batch.start_us);
+    }
+    show(what, at_us) {
+        this.tip.replaceChildren(...what);
         this.tip.hidden = false;
-        const left = xOf(this.window, batch.start_us), wide = this.canvas.clientWidth;
+        const left = xOf(this.window, at_us), wide = this.canvas.clientWidth;
         this.tip.style.left = `${clamp(left, 0, wide - TIP)}px`;
         this.tip.style.top = `${TOP + (this.chosenLane + 1) * LANE + 4}px`;
     }
@@ -190,5 +203,13 @@ export function timelineLegend(names) {
         return;
     host.dataset["names"] = key;
     host.replaceChildren(...names.map(name => element("span", {}, element("i", { class: classOf(name) }), name)));
+}
+export function timelineDeaths(deaths, state, look) {
+    const host = find("timeline-deaths"), last = [...deaths].sort((a, b) => b.at_us - a.at_us).slice(0, MOST_DEATHS);
+    const key = last.map(death => `${death.model} ${death.at_us}`).join("\n");
+    if (host.dataset["deaths"] === key)
+        return;
+    host.dataset["deaths"] = key;
+    host.replaceChildren(...last.map(death => element("button", { type: "button", onclick: () => look(death) }, `✕ ${death.model} died at ${state.clock(death.at_us, false)} (${shortCause(death.signal)})`)));
 }
 const clamp = (value, least, most) => Math.max(least, Math.min(value, most));

@@ -16,7 +16,8 @@ export class TimelineData {
             this.put(batch);
         for (const load of event.loads)
             this.putLoad(load);
-        this.deaths.push(...event.deaths ?? []);
+        for (const death of event.deaths ?? [])
+            this.putDeath(death);
         this.forget(event.now_us, held_us);
     }
     put(batch) {
@@ -39,6 +40,10 @@ export class TimelineData {
             this.loads.push(load);
         else
             before.end_us = load.end_us;
+    }
+    putDeath(death) {
+        if (!this.deaths.some(d => d.worker === death.worker && d.at_us === death.at_us && d.model === death.model))
+            this.deaths.push(death);
     }
     forget(now_us, held_us) {
         const kept = (start, end) => end >= now_us - KEPT_US || isHeld(start, end, held_us);

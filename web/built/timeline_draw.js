@@ -1,4 +1,5 @@
 import { css, hueOf, wholeOf } from "./colours.js";
+import { shortCause } from "./deaths.js";
 import { count, roundStep } from "./format.js";
 import { firstArrival, firstDeadline } from "./timeline_data.js";
 export const LEFT = 124, TOP = 20, LANE = 46, WAITING = 96, FOOT = 6, BAR = 22, PAST = 0.8;
@@ -61,7 +62,7 @@ function lane(to, picture, worker, y) {
         bar(to, picture, batch, y);
     for (const death of data.deaths)
         if (death.worker === worker.id)
-            died(to, xOf(w, death.at_us), y, `${death.signal}`);
+            died(to, xOf(w, death.at_us), y, death);
 }
 function loading(to, w, model, start, end, y) {
     const x = xOf(w, start), width = Math.max(2, xOf(w, Math.min(end ?? w.now_us, w.now_us)) - x);
@@ -74,11 +75,11 @@ function loading(to, w, model, start, end, y) {
     if (width > LEAST_NAME)
         to.fillText(`loads ${model}`, x + 5, y + 27, width - 8);
 }
-function died(to, x, y, signal) {
+function died(to, x, y, { model, signal }) {
     to.fillStyle = css("--bad");
     to.fillRect(x - 1, y + 2, 2, LANE - 6);
     to.textAlign = "left";
-    to.fillText(`✕ died (${signal})`, x + 5, y + 27);
+    to.fillText(`✕ ${model} died (${shortCause(signal)})`, x + 5, y + LANE - 5);
 }
 function bar(to, { window: w, chosen, only }, batch, y) {
     const x = xOf(w, batch.start_us), end = Math.min(batch.end_us ?? w.now_us, w.now_us), right = Math.max(x + 2, xOf(w, end) - 1);

@@ -1,3 +1,4 @@
+import { causeOf } from "./deaths.js";
 import { fine, many, waitedFor } from "./format.js";
 import { element } from "./page.js";
 import { firstArrival, firstDeadline } from "./timeline_data.js";
@@ -16,6 +17,11 @@ export function describe(batch, state) {
         `started because: ${batch.why || batch.rule.replaceAll("_", " ")}`,
     ];
     return [element("b", {}, `${batch.service} × ${batch.items}${model}`), ...lines.map(text => element("div", {}, text)), seats(batch, end)];
+}
+export function describeDeath(death, state) {
+    const died = state.deaths.find(one => one.model === death.model);
+    const lines = [`${state.clock(death.at_us)}: ${causeOf(death.signal)}`, ...died === undefined ? [] : [died.lost, died.next]];
+    return [element("b", {}, `the process of model ${death.model} died`), ...lines.map(text => element("div", {}, text))];
 }
 function seats(batch, end) {
     const row = (seat) => element("tr", {}, ...[`${seat.id}`, seat.service, fine(batch.start_us - seat.arrival_us),

@@ -1,4 +1,4 @@
-import { accuracy, count, percent } from "./format.js";
+import { accuracy, count, many, percent } from "./format.js";
 import { element, find, json, say } from "./page.js";
 import { NOTICEABLE } from "./reasons.js";
 import { aboutNeeded, farOff, nameOf, simulated, usualCases, verdict } from "./verdict.js";
@@ -84,7 +84,7 @@ export class WhatIfPanel {
     }
     show(answer, workers, at_us) {
         const { recorded, replayed } = answer;
-        say("what-if-state", `${count(recorded.requests)} requests of the ${count(recorded.seconds)} s before ${this.state.clock(at_us, false)}, simulated in ` +
+        say("what-if-state", `${many(recorded.requests, "request")} of the ${count(recorded.seconds)} s before ${this.state.clock(at_us, false)}, simulated in ` +
             `${(answer.took_ms / 1000).toFixed(1)} s; ${farOff(answer)}`);
         this.state.simulated = simulated(answer, workers, at_us);
         const isAlike = new Set(this.state.workers.map(worker => worker.type)).size <= 1;

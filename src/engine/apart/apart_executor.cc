@@ -271,7 +271,8 @@ class ApartExecutor : public Executor {
         overdue_ = true;
         process.tell({{"op", "stop"}, {"slot", asking.slot}});
       } else if (now >= told + kGrace) {
-        process.kill();
+        process.kill_for("was ended for a run that took too long (workers.run_limit_s)",
+                         "run_limit");
       }
       if (now >= look_from) {
         look_from = Time::infinite();

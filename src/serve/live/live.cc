@@ -169,6 +169,10 @@ void Live::second() {
   if (std::exchange(services_, services) != services_) {
     broadcast("services", live_text({{"services", json_of(services_)}}));
   }
+  Json unserved = json_of(engine_.unserved());
+  if (std::exchange(unserved_, unserved) != unserved_) {
+    broadcast("unserved", live_text({{"unserved", unserved_}}));
+  }
   Json workers = workers_json(snapshot);
   if (std::exchange(workers_, workers) != workers_) {
     broadcast("workers", live_text({{"workers", workers_}}));
@@ -262,6 +266,7 @@ std::string Live::hello() const {
        {"tuning", tuning_},
        {"more_workers", more_workers_},
        {"services", json_of(services_)},
+       {"unserved", unserved_},
        {"history",
         {{"step_s", 1},
          {"seconds", std::move(seconds)},

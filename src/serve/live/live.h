@@ -71,7 +71,7 @@ class Live : public HttpHandler {
   // Of the thread:
   tune::History history_;
   std::vector<tune::ServiceFacts> services_;
-  Json workers_, tuning_, more_workers_;
+  Json unserved_ = Json::array(), workers_, tuning_, more_workers_;
   tune::LossWatch loss_watch_;
   bool asked_about_workers_ = false;
 

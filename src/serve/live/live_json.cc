@@ -142,6 +142,14 @@ Json json_of(const std::vector<tune::ServiceFacts>& services) {
   return all;
 }
 
+Json json_of(const std::vector<engine::ModelStatus>& unserved) {
+  Json all = Json::array();
+  for (const engine::ModelStatus& each : unserved) {
+    all.push_back({{"name", each.name}, {"reason", each.reason}});
+  }
+  return all;
+}
+
 Json workers_json(const engine::EngineSnapshot& snapshot) {
   const std::vector<std::string>& types = snapshot.worker_types;
   Json all = Json::array();

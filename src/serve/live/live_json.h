@@ -18,6 +18,7 @@ Json us_or_null(Time t);
 
 Json json_of(const tune::Period& period);
 Json json_of(const std::vector<tune::ServiceFacts>& services);
+Json json_of(const std::vector<engine::ModelStatus>& unserved);
 Json workers_json(const engine::EngineSnapshot& snapshot);
 
 // The names that numbers of the recorder stand for.
