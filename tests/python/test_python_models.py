@@ -262,6 +262,23 @@ def test_a_script_that_starts_python_is_asked_which(tmp_path):
     assert server.stop() == 0, server.log.read_text()
 
 
+def test_a_script_that_a_model_names_is_not_run(tmp_path):
+    """It would run as the server, and not as models do."""
+    config = ADD_SUB_CONFIG + 'parameters { key: "EXECUTION_ENV_PATH" ' \
+        'value { string_value: "$$TRITON_MODEL_DIRECTORY/python3" } }\n'
+    model = write(tmp_path / "models", "add-sub", ADD_SUB, config).parent
+    write(tmp_path / "models", "upper", UPPER, UPPER_CONFIG)
+    script, ran = model / "python3", tmp_path / "ran"
+    script.write_text(f'#!/bin/sh\ntouch {ran}\necho {sys.executable}\n')
+    script.chmod(0o755)
+    server = Server(tmp_path, tmp_path / "models", CONFIG)
+    with tritonclient.http.InferenceServerClient(server.http) as http:
+        assert not http.is_model_ready("add-sub") and http.is_model_ready("upper")
+    assert "python3', a script, which the server would have to run with its own rights" in server.log.read_text()
+    assert not ran.exists()
+    assert server.stop() == 0, server.log.read_text()
+
+
 def test_it_is_a_stage_of_a_pipeline(tmp_path):
     write(tmp_path / "models", "add-sub", ADD_SUB, ADD_SUB_CONFIG)
     server = Server(tmp_path, tmp_path / "models", CONFIG + """

@@ -99,6 +99,13 @@ absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
     python = python_found(options.python);
   }
   RETURN_IF_ERROR(python.status());
+  const bool named_by_model = own != variant.config.parameters().end();
+  if (is_script(*python) && named_by_model) {
+    return invalid(
+        "parameters: {} is '{}', a script, which the server would have to run with its own rights: "
+        "expected the Python that it starts",
+        kEnvironment, *python);
+  }
   if (is_script(*python)) {
     python = behind_script(*python);
     RETURN_IF_ERROR(python.status());

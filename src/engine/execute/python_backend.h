@@ -15,8 +15,9 @@ namespace fermata::engine {
 // model process of its own program, python/fermata_backend.
 
 // The interpreter that the configuration names (EXECUTION_ENV_PATH), else workers.python.
-// A script that starts one, as version managers install, is asked which: it may not start it where
-// the model runs.
+// A script of workers.python that starts one, as version managers install, is asked which: it may
+// not start it where the model runs. INVALID_ARGUMENT for a model's own script, which may do
+// anything.
 absl::StatusOr<std::vector<std::string>> python_command(const Variant& variant,
                                                         const WorkerType& type,
                                                         const WorkerOptions& options);
