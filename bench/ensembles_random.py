@@ -5,7 +5,7 @@
     python3 bench/ensembles_random.py --first 300 --count 50 --name ''
     python3 bench/ensembles_random.py --show 7          # prints the scenario of a number
 
-Each scenario is drawn from its number: 2 to 5 base models of unlike speed and skill, 1 to MOST_WORKERS
+Each scenario is drawn from its number: 2 to 5 base models of different speed and skill, 1 to MOST_WORKERS
 workers, 0.3 to 4 times the load at which all models could answer everybody, Poisson arrivals or
 bursts, deadlines of 1.3 to 6 times the slowest model. A query has a difficulty, of which a bin is
 predicted more or less well; each model leans to the right answer by its skill less the difficulty,

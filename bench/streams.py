@@ -30,7 +30,7 @@ import sys
 import record
 import streams_served
 import streams_traces
-from streams_setting import DIVIDED, HOPELESS, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, judge, settings
+from streams_setting import DIVIDED, INFEASIBLE, METHODS, MIXED, RATES, SIDES, SLOS, VARIANTS, clients_of, judge, settings
 
 # Of Student's t, by degrees of freedom: what 95 % lie within.
 STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262}
@@ -90,7 +90,7 @@ def divided(binary, trace, seeds):
 
 def dispatching(binary, traces, seeds):
     """Frames on any worker, on their client's by the plan, and there in batches of the plan's size at most."""
-    keys = [key for key in settings((2, 4, 8)) if key != HOPELESS] + [("mixed", 0, count) for count in MIXED]
+    keys = [key for key in settings((2, 4, 8)) if key != INFEASIBLE] + [("mixed", 0, count) for count in MIXED]
     rows = []
     for name, dispatch in itertools.product(traces, ("pool", "workers", "batches")):
         small = [run_of(traces[name], clients_of(count, slo, rate), seed, dispatch=dispatch)

@@ -19,7 +19,7 @@ DIVIDED = {f"{name}, {share:.0%}": {"mode": mode, "compute_share": share}
 MIXED = {4: [(75, 15), (100, 15), (150, 25), (75, 25)],
          8: [(75, 15), (100, 15), (150, 15), (75, 15), (100, 25), (150, 25), (75, 25), (100, 25)]}
 MEMORY_MB, LOAD_MS = 10, 175  # of a DNN, where workers do not hold all: the middle of what the paper measured
-HOPELESS = (75, 25, 8)  # more than two workers of the smallest DNN serve in time
+INFEASIBLE = (75, 25, 8)  # more than two workers of the smallest DNN serve in time
 
 
 def each_ms(side):
@@ -53,7 +53,7 @@ def judge(rows):
     for r in (r for r in rows if r["method"] == "fermata"):
         key = (r["trace"], r["slo_ms"], r["rate"], r["clients"])
         most = 0.015 if r["trace"] == "lte" else 0.01
-        if key[1:] != HOPELESS and r["slo_ms"] != "mixed" and r["miss_rate"] > most:
+        if key[1:] != INFEASIBLE and r["slo_ms"] != "mixed" and r["miss_rate"] > most:
             wrong["misses"].append([*key, r["miss_rate"]])
         middle, low = by.get((*key, "middle")), by.get((*key, "low"))
         if middle and middle["miss_rate"] > 0.01 and r["miss_rate"] >= middle["miss_rate"]:

@@ -4,7 +4,7 @@
     scripts/deps.sh bench && make bench BENCHES=triton      or     .deps/bench/bin/python bench/triton.py [PART...]
 
 Parts: `overload`, a model of 20 ms in batches of 4 and deadlines of 50 ms, offered 0.5 to 3 times its
-capacity; `shared`, two unlike models on one worker; `mixed`, deadlines of 50 and 200 ms on one model;
+capacity; `shared`, two different models on one worker; `mixed`, deadlines of 50 and 200 ms on one model;
 `idle`, a tiny model at concurrency 1 to 64 over gRPC and HTTP; `protocol`, the same good and bad requests to
 both. Triton has whichever of some queue policies does best at each load. Load is open loop (`fermata load`),
 but for `idle`, which is closed loop (h2load). Emulated models wait by the clock in both servers; real ones run

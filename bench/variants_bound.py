@@ -4,7 +4,7 @@ A policy may know of a request which class most of its neighbours have and how m
 in hindsight, how often each variant is right about such requests. It runs any share of them by
 any variant in batches of any size, always full, and answers at once when it wants to: a linear
 program with one constraint, the worker's time. A request pays only for the lateness that its own
-batch's run makes certain. Queues, unlike arrivals and switching cost nothing, so real policies
+batch's run makes certain. Queues, different arrivals and switching cost nothing, so real policies
 stay below; only who made something of the other neighbours too could be above.
 """
 

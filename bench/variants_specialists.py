@@ -1,4 +1,4 @@
-"""What looking at the data is worth where variants are unlike by class: the zoo's `menu`, whose three
+"""What looking at the data is worth where variants differ by class: the zoo's `menu`, whose three
 cheap variants are one network, trained on the usual words, on numbers and on both.
 
 Labels come as the variants were profiled, mostly the usual two, or now so and now so. Without

@@ -1,4 +1,4 @@
-"""Three made-up variants of each application, more and more unlike: SneakPeek, section 6.4.5.
+"""Three made-up variants of each application, more and more different: SneakPeek, section 6.4.5.
 
 One has the mean accuracy and the mean latency of the application's variants, two are below and
 above it by some percent. Each is right at random, about every class alike; evidence never answers

@@ -1,4 +1,4 @@
-"""Random small pools, each a scenario drawn from its number: 1 to 12 workers, 1 to 8 unlike models
+"""Random small pools, each a scenario drawn from its number: 1 to 12 workers, 1 to 8 different models
 with SLOs of 10 ms to 2 s, Poisson arrivals or bursts (gaps of a gamma distribution). Run as a
 program it prints the scenario of a number."""
 

@@ -7,7 +7,7 @@
     run.py pools      random small pools (pools.py), --count of them from --first on, of which the
                       rarest model has enough requests for a share of 1 % to be measured; the medians
                       of --seeds; of other pools or more seeds no record is kept without a --name
-    run.py tuned      --count pools of widely unlike models: the default that chooses its rules while it runs,
+    run.py tuned      --count pools of very different models: the default that chooses its rules while it runs,
                       the same with its own rules, each other row that it chooses from, and five simple policies;
                       --kept FILE goes on where an earlier run of the same binary stopped
     run.py changing   --count loads that change their kind: what is lost from 20 s after that on

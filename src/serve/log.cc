@@ -47,7 +47,7 @@ Told& told() {
 }
 
 // Writes only as much as standard error takes at once.
-class PatientlessSink : public spdlog::sinks::base_sink<std::mutex> {
+class NonBlockingSink : public spdlog::sinks::base_sink<std::mutex> {
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
     if (message.level >= spdlog::level::warn) tell(message);
@@ -101,7 +101,7 @@ void log_as_json(const std::string& level) {
   auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
   formatter->add_flag<QuotedMessage>('*').set_pattern(
       R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","message":%*})");
-  auto logger = std::make_shared<spdlog::logger>("fermata", std::make_shared<PatientlessSink>());
+  auto logger = std::make_shared<spdlog::logger>("fermata", std::make_shared<NonBlockingSink>());
   logger->set_formatter(std::move(formatter));
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(std::move(logger));

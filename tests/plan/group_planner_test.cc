@@ -163,7 +163,7 @@ TEST(GroupPlanner, LargeGroupsRunAsBatchesInPriorityOrder) {
             "w0/v0[r4 r3] 0-12, w0/v0[r2] 12-22, w0/v0[r1 r0] 22-34");
 }
 
-TEST(GroupPlanner, UnlikeWorkersShareTheWork) {
+TEST(GroupPlanner, HeterogeneousWorkersShareTheWork) {
   GroupHand h;
   h.problem.worker_types = {"slow", "fast"};
   h.worker();

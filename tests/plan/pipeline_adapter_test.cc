@@ -73,8 +73,8 @@ TEST(PipelineAdapter, BurstsMayWaitWhereTheSlaLeavesTheTime) {
   options.problem.alpha = 1;
   options.problem.beta = 1;
   const std::vector<PipelineDemand> demands = {{700, 0}, {500, 600}, {300, 2000}};
-  PipelineAdapter patient(options);
-  const PipelineDecision waits = patient.decide(demands);
+  PipelineAdapter waiting(options);
+  const PipelineDecision waits = waiting.decide(demands);
   EXPECT_EQ(waits.demand.wait_ms, 600);
   EXPECT_EQ(waits.problem.rate_rps, 500);
   EXPECT_EQ(waits.problem.sla_ms, 400);

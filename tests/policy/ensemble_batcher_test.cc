@@ -273,7 +273,7 @@ TEST(EnsembleLookahead, TimeCostsWhatKeepsTheWorkersUpWithTheLoad) {
 }
 
 // However many come, time is never so dear that nobody is answered.
-TEST(EnsembleLookahead, HopelessOverloadIsAnsweredAsFarAsItCanBe) {
+TEST(EnsembleLookahead, ExtremeOverloadIsAnsweredAsFarAsItCanBe) {
   for (const double rate : {1e2, 1e3, 1e6}) {
     Dear d;
     d.problem.models[0].latency = linear(1, 9, 16);
@@ -291,7 +291,7 @@ TEST(EnsembleLookahead, AnIdleWorkerIsNotKeptForOthers) {
 }
 
 // A slow worker takes twice as long; a second of it is worth half as much to others as well.
-TEST(EnsembleLookahead, OthersPriceIsTheSameForTheSameWorkOnUnlikeWorkers) {
+TEST(EnsembleLookahead, OthersPriceIsTheSameForTheSameWorkOnHeterogeneousWorkers) {
   for (const uint32_t type : {0u, 1u}) {
     Dear d;
     d.problem.ensembles[0].co_arrivals = 1;

@@ -275,7 +275,7 @@ TEST(Lookahead, AnIdleWorkerIsNotKeptForOthers) {
 }
 
 // A slow worker takes twice as long; a second of it is worth half as much to others as well.
-TEST(Lookahead, OthersPriceIsTheSameForTheSameWorkOnUnlikeWorkers) {
+TEST(Lookahead, OthersPriceIsTheSameForTheSameWorkOnHeterogeneousWorkers) {
   for (const uint32_t type : {0u, 1u}) {
     LookaheadHand h;
     h.problem.worker_types = {"fast", "slow"};

@@ -1,5 +1,5 @@
-// Pools of unlike workers (SneakPeek, section 7): 50 ms on a worker of type 0, 5 ms on one of
-// type 1.
+// Pools of heterogeneous workers (SneakPeek, section 7): 50 ms on a worker of type 0, 5 ms on one
+// of type 1.
 #include <gmock/gmock.h>
 
 #include "variants_hand.h"
@@ -40,9 +40,9 @@ TEST(LatencyByType, KnowsTheSlowestAndTheFastestOfEachSize) {
   EXPECT_NEAR(LatencyByType(linear(0, 3)).with(1, linear(0, 2)).on(7)(1).millis(), 2, 1e-6);
 }
 
-class OnUnlikeWorkers : public testing::TestWithParam<std::string_view> {};
+class OnHeterogeneousWorkers : public testing::TestWithParam<std::string_view> {};
 
-TEST_P(OnUnlikeWorkers, WhatOnlyOneTypeCanEndInTimeGoesThere) {
+TEST_P(OnHeterogeneousWorkers, WhatOnlyOneTypeCanEndInTimeGoesThere) {
   TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 20);
   pool.tick(15);
@@ -52,7 +52,7 @@ TEST_P(OnUnlikeWorkers, WhatOnlyOneTypeCanEndInTimeGoesThere) {
 }
 
 // Though the slow one is idle, and would end it too late.
-TEST_P(OnUnlikeWorkers, WaitsForTheOneThatCan) {
+TEST_P(OnHeterogeneousWorkers, WaitsForTheOneThatCan) {
   TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 6);
   pool.tick(1);
@@ -65,7 +65,7 @@ TEST_P(OnUnlikeWorkers, WaitsForTheOneThatCan) {
   EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
 }
 
-TEST_P(OnUnlikeWorkers, IsRefusedWhenNoTypeCan) {
+TEST_P(OnHeterogeneousWorkers, IsRefusedWhenNoTypeCan) {
   TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 5.5);
   pool.tick(0.5);
@@ -78,7 +78,7 @@ TEST_P(OnUnlikeWorkers, IsRefusedWhenNoTypeCan) {
   EXPECT_THAT(pool.out.dropped, SizeIs(1));
 }
 
-TEST_P(OnUnlikeWorkers, TheFirstTypeIsTakenFirst) {
+TEST_P(OnHeterogeneousWorkers, TheFirstTypeIsTakenFirst) {
   TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 1000);
   pool.tick(950);
@@ -87,7 +87,7 @@ TEST_P(OnUnlikeWorkers, TheFirstTypeIsTakenFirst) {
   EXPECT_EQ(pool.batch().worker, pool.workers[kFast]);
 }
 
-TEST_P(OnUnlikeWorkers, BatchesAreAsLargeAsTheWorkerAllows) {
+TEST_P(OnHeterogeneousWorkers, BatchesAreAsLargeAsTheWorkerAllows) {
   Hand pool(GetParam());
   const KeyId key = pool.scheduler->add_key(
       {.name = "k", .latency = LatencyByType({linear(10, 5), linear(1, 1)})});
@@ -106,7 +106,7 @@ TEST_P(OnUnlikeWorkers, BatchesAreAsLargeAsTheWorkerAllows) {
 }
 
 // The second is faster with one item, the first with many.
-TEST_P(OnUnlikeWorkers, WhichTypeIsFasterMayDependOnTheSize) {
+TEST_P(OnHeterogeneousWorkers, WhichTypeIsFasterMayDependOnTheSize) {
   Hand pool(GetParam());
   const KeyId key = pool.scheduler->add_key(
       {.name = "k", .latency = LatencyByType({linear(0.2, 8), linear(5, 2)})});
@@ -119,7 +119,7 @@ TEST_P(OnUnlikeWorkers, WhichTypeIsFasterMayDependOnTheSize) {
   EXPECT_EQ(pool.batch().worker, second);
 }
 
-TEST_P(OnUnlikeWorkers, WhatWaitsBehindALateHeadRunsWhereItIsInTime) {
+TEST_P(OnHeterogeneousWorkers, WhatWaitsBehindALateHeadRunsWhereItIsInTime) {
   TwoTypes pool(GetParam());
   pool.arrive(pool.key, 0, 5.5);
   pool.tick(0.5);
@@ -135,7 +135,7 @@ TEST_P(OnUnlikeWorkers, WhatWaitsBehindALateHeadRunsWhereItIsInTime) {
   EXPECT_EQ(pool.batch().tasks.at(0).job, late.job);
 }
 
-TEST_P(OnUnlikeWorkers, OneTypesLatencyMayChange) {
+TEST_P(OnHeterogeneousWorkers, OneTypesLatencyMayChange) {
   TwoTypes pool(GetParam());
   pool.scheduler->update_latency(pool.key, by_type(50, 60), at_ms(0), pool.out);
   pool.arrive(pool.key, 0, 55);
@@ -143,13 +143,13 @@ TEST_P(OnUnlikeWorkers, OneTypesLatencyMayChange) {
   EXPECT_EQ(pool.batch().worker, pool.workers[kSlow]);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, OnUnlikeWorkers,
+INSTANTIATE_TEST_SUITE_P(All, OnHeterogeneousWorkers,
                          testing::Values("fermata", "deferred", "deferred-beta-lambda",
                                          "deferred-prefix", "eager", "clockwork", "edf"),
                          test_name);
 
 // The one fast worker is free again sooner than any of the slow ones could answer.
-TEST(VariantsOnUnlikeWorkers, WaitForTheFastOneHoweverManySlowOnesIdle) {
+TEST(VariantsOnHeterogeneousWorkers, WaitForTheFastOneHoweverManySlowOnesIdle) {
   for (const size_t slow : {1, 3, 6, 15}) {
     VariantsHand pool("fermata");
     const KeyId model =

@@ -72,7 +72,7 @@ class TritonPythonModel:
     def misfit(self, x):
         return self.call("add-sub", "SUM", A=x[:2], B=x).exec()
 
-    def hopeless(self, x):
+    def too_late(self, x):
         return self.call("add-sub", "SUM", {"timeout": 1}, A=x, B=x).exec()
 
     def crash(self, x):
@@ -183,7 +183,7 @@ def test_a_process_that_writes_nonsense_calls_no_more(tmp_path, how):
 
 
 @pytest.mark.parametrize("how, expected", [
-    ("missing", "nobody"), ("misfit", r"input 'A': shape is \[2\], expected \[4\]"), ("hopeless", "deadline|budget"),
+    ("missing", "nobody"), ("misfit", r"input 'A': shape is \[2\], expected \[4\]"), ("too_late", "deadline|budget"),
     ("crash", "process"), ("decoupled", "decoupled=True.*is not served")])
 def test_what_goes_wrong_is_an_error_of_the_answer(served, how, expected):
     with pytest.raises(InferenceServerException, match=expected):

@@ -88,7 +88,7 @@ def test_a_signal_while_it_starts_ends_it(tmp_path):
                 process.kill()
 
 
-class PatientServer(Server):
+class LongDrainServer(Server):
     """Waits an hour for what is under way."""
 
     @staticmethod
@@ -97,7 +97,7 @@ class PatientServer(Server):
 
 
 def test_half_a_request_does_not_hold_it(tmp_path, models):
-    server = PatientServer(tmp_path, models, EMULATED)
+    server = LongDrainServer(tmp_path, models, EMULATED)
     host, port = server.http.split(":")
     clients = [socket.create_connection((host, int(port)), START_LIMIT_S) for _ in range(2)]
     # What comes with the end of a request has been read when that is answered.

@@ -39,13 +39,13 @@ struct ProfiledFolder : TemporaryFolder {
   }
 };
 
-InferRequest patient_request(const std::string& service) {
+InferRequest tolerant_request(const std::string& service) {
   return {.service = service,
           .inputs = {floats("x", {1, 2}, {0, 0})},
           .timeout = Duration::seconds(50)};
 }
 
-TEST(UnlikeWorkers, ARequestGoesWhereItEndsInTime) {
+TEST(HeterogeneousWorkers, ARequestGoesWhereItEndsInTime) {
   const ProfiledFolder folder;
   for (const char* policy : {"fermata", "edf", "sneakpeek"}) {
     EngineOptions options = folder.options();
@@ -54,7 +54,7 @@ TEST(UnlikeWorkers, ARequestGoesWhereItEndsInTime) {
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
     for (int i = 0; i < 3; ++i) {
-      const ReplyPart reply = call(**engine, patient_request("one"));
+      const ReplyPart reply = call(**engine, tolerant_request("one"));
       EXPECT_EQ(reply.why.outcome, Outcome::kOnTime) << policy << ": " << message(reply.status);
       EXPECT_EQ(reply.why.worker, 2u) << policy;
     }
@@ -66,17 +66,17 @@ TEST(UnlikeWorkers, ARequestGoesWhereItEndsInTime) {
   }
 }
 
-TEST(UnlikeWorkers, SchedulerThreadsKnowThemToo) {
+TEST(HeterogeneousWorkers, SchedulerThreadsKnowThemToo) {
   const ProfiledFolder folder;
   EngineOptions options = folder.options();
   options.scheduler_threads = 1;
   const auto engine = make_engine(options);
   ASSERT_TRUE(engine.ok()) << message(engine.status());
-  EXPECT_EQ(call(**engine, patient_request("one")).why.worker, 2u);
+  EXPECT_EQ(call(**engine, tolerant_request("one")).why.worker, 2u);
 }
 
 // And what it would have taken elsewhere is not what the explanation says.
-TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
+TEST(HeterogeneousWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
   const ProfiledFolder folder;
   folder.model("two", 0.9);
   for (const char* policy : {"fermata", "sneakpeek", "lo-edf"}) {
@@ -89,7 +89,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
                                                      .penalty = {plan::PenaltyShape::kStep}}}};
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
-    const ReplyPart reply = call(**engine, patient_request("app"));
+    const ReplyPart reply = call(**engine, tolerant_request("app"));
     EXPECT_EQ(reply.why.variant, "two") << policy << ": " << message(reply.status);
     EXPECT_EQ(reply.why.worker, 2u) << policy;
     const auto alternatives = nlohmann::json::parse(reply.why.alternatives);
@@ -101,7 +101,7 @@ TEST(UnlikeWorkers, VariantsAreChosenByTheWorkerThatRunsThem) {
   }
 }
 
-TEST(UnlikeWorkers, AProfileOfAnotherTypeIsMeasuredAgain) {
+TEST(HeterogeneousWorkers, AProfileOfAnotherTypeIsMeasuredAgain) {
   TemporaryFolder folder;
   folder.copy_model("pair", "pair");
   EngineOptions options = options_for(folder.path());
@@ -132,7 +132,7 @@ TEST(UnlikeWorkers, AProfileOfAnotherTypeIsMeasuredAgain) {
 }
 
 // The model needs more than the first type has; one without a limit holds everything.
-TEST(UnlikeWorkers, EachHasItsOwnMemory) {
+TEST(HeterogeneousWorkers, EachHasItsOwnMemory) {
   TemporaryFolder folder;
   write_emulated(folder, "large", 4, 0, 1, 200);
   write_emulated(folder, "small", 4, 0, 1, 50);
@@ -144,14 +144,14 @@ TEST(UnlikeWorkers, EachHasItsOwnMemory) {
                              {.name = "much", .memory_mb = memory_mb}};
     const auto engine = make_engine(options);
     ASSERT_TRUE(engine.ok()) << message(engine.status());
-    EXPECT_TRUE(call(**engine, patient_request("small")).status.ok());
-    EXPECT_FALSE(call(**engine, patient_request("large")).status.ok())
+    EXPECT_TRUE(call(**engine, tolerant_request("small")).status.ok());
+    EXPECT_FALSE(call(**engine, tolerant_request("large")).status.ok())
         << "every worker must hold it alone";
   }
 }
 
 // One fast worker and two slow ones in two sub-clusters: the second has slow ones only.
-TEST(UnlikeWorkers, ASubclusterMayLackAType) {
+TEST(HeterogeneousWorkers, ASubclusterMayLackAType) {
   TemporaryFolder models;
   for (const char* model : {"a", "b"}) {
     write_emulated(models, model, 4, 0, 20, 60);
@@ -172,14 +172,14 @@ TEST(UnlikeWorkers, ASubclusterMayLackAType) {
   EXPECT_EQ(snapshot.workers[2].type, 1u);
   for (const auto& [model, place] : snapshot.placement.subcluster_of) {
     for (int i = 0; i < 3; ++i) {
-      const ReplyPart reply = call(**engine, patient_request(model));
+      const ReplyPart reply = call(**engine, tolerant_request(model));
       EXPECT_TRUE(reply.status.ok()) << reply.status;
       EXPECT_EQ(reply.why.worker == 2, place == 1);
     }
   }
 }
 
-TEST(UnlikeWorkers, WhatIsWrongIsSaid) {
+TEST(HeterogeneousWorkers, WhatIsWrongIsSaid) {
   const ProfiledFolder folder;
   const auto refusal = [&](auto change) {
     EngineOptions options = folder.options();
@@ -191,7 +191,7 @@ TEST(UnlikeWorkers, WhatIsWrongIsSaid) {
   EXPECT_THAT(refusal([](WorkerOptions& w) { w.types.clear(); }), HasSubstr("0 types"));
   EXPECT_THAT(refusal([](WorkerOptions& w) { w.types[1].count = 0; }), HasSubstr("count is 0"));
   folder.write("one/profile.fast.json", "{}");
-  EXPECT_THAT(message(call(**make_engine(folder.options()), patient_request("one")).status),
+  EXPECT_THAT(message(call(**make_engine(folder.options()), tolerant_request("one")).status),
               HasSubstr("one"));
 }
 
