@@ -71,6 +71,8 @@ def test_what_does_not_fit_is_rejected_by_the_frontend(parts):
             client.load_model("gather")
         with pytest.raises(InferenceServerException, match="DEADLINE|deadline|budget|no scheduler has said in time"):
             infer(client, timeout=1)  # microseconds
+        with pytest.raises(InferenceServerException, match="id and outputs: 70000 bytes, expected at most 65536 through a frontend"):
+            infer(client, request_id="x" * 70_000)
     with scheduler.client() as client, pytest.raises(InferenceServerException, match="ask a frontend"):
         infer(client)
     assert scheduler.metric("fermata_frontend_requests_total", frontend="frontend") == 1
