@@ -23,10 +23,10 @@
 namespace fermata::engine {
 namespace {
 
-const Duration kBound = Duration::seconds(60);
+const Duration kGateBound = Duration::seconds(60);
 
-int64_t copy() { return syscall(SYS_clone, kCopyFlags, 0, 0, 0, 0); }
-bool denied(int64_t result) { return result < 0 && errno == EPERM; }
+int64_t copy_itself() { return syscall(SYS_clone, kCopyFlags, 0, 0, 0, 0); }
+bool is_denied(int64_t result) { return result < 0 && errno == EPERM; }
 
 // The descriptor that comes with a message; -1: none.
 int receive_descriptor(int stream) {
@@ -87,7 +87,7 @@ class Copied {
   int stream_ = -1, listener_ = -1;
 };
 
-class Gate : public testing::Test {
+class CopyGateTest : public testing::Test {
  protected:
   void SetUp() override {
     if (!limits_memory()) GTEST_SKIP() << "sanitizers do not survive a copy";
@@ -95,52 +95,55 @@ class Gate : public testing::Test {
 };
 
 // But for what the copies need to end themselves by a signal.
-TEST_F(Gate, WhoIsCopiedOnlyReadsAndCopiesItself) {
+TEST_F(CopyGateTest, WhoIsCopiedOnlyReadsAndCopiesItself) {
   const Copied copied([](int stream) {
     const bool files = open("/dev/null", O_RDONLY | O_CLOEXEC) >= 0 &&
-                       denied(open("/dev/null", O_RDWR | O_CLOEXEC)) && denied(unlink("/nowhere"));
+                       is_denied(open("/dev/null", O_RDWR | O_CLOEXEC)) &&
+                       is_denied(unlink("/nowhere"));
     const bool others =
-        denied(fork()) && denied(syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0)) &&
-        denied(::kill(getppid(), 0)) && denied(syscall(SYS_tgkill, getppid(), getppid(), 0)) &&
-        denied(socket(AF_UNIX, SOCK_STREAM, 0)) && denied(socket(AF_INET, SOCK_STREAM, 0));
-    if (copy() == 0) {
-      const bool own = confine_to_serving().ok() && denied(copy()) &&
+        is_denied(fork()) && is_denied(syscall(SYS_clone, CLONE_PARENT | SIGCHLD, 0)) &&
+        is_denied(::kill(getppid(), 0)) &&
+        is_denied(syscall(SYS_tgkill, getppid(), getppid(), 0)) &&
+        is_denied(socket(AF_UNIX, SOCK_STREAM, 0)) && is_denied(socket(AF_INET, SOCK_STREAM, 0));
+    if (copy_itself() == 0) {
+      const bool own = confine_to_serving().ok() && is_denied(copy_itself()) &&
                        syscall(SYS_tgkill, getpid(), gettid(), 0) == 0;
       (void)!write(stream, files && others && own ? "y" : "n", 1);
     }
   });
   ASSERT_GE(copied.listener(), 0) << "this system denies it";
   CopyGate gate(copied.listener());
-  gate.let_one_copy(copied.process(), copied.stream(), monotonic_now() + kBound);
+  gate.let_one_copy(copied.process(), copied.stream(), monotonic_now() + kGateBound);
   EXPECT_EQ(copied.says(), 'y');
   end_unknown_copies(copied.process(), {});
 }
 
-TEST_F(Gate, LetsAProcessCopyItselfOnceAndNoCopyOfIt) {
+TEST_F(CopyGateTest, LetsAProcessCopyItselfOnceAndNoCopyOfIt) {
   const Copied copied([](int stream) {
-    int64_t made = copy();
+    int64_t made = copy_itself();
     if (made == 0) {
-      const bool is_sound = denied(copy()) && denied(setpgid(0, 0)) && denied(setsid()) &&
-                            confine_to_serving().ok() && denied(copy());
+      const bool is_sound = is_denied(copy_itself()) && is_denied(setpgid(0, 0)) &&
+                            is_denied(setsid()) && confine_to_serving().ok() &&
+                            is_denied(copy_itself());
       (void)!write(stream, is_sound ? "y" : "n", 1);
       _exit(0);
     }
-    while (made > 0) made = copy();
-    (void)!write(stream, denied(made) ? "y" : "n", 1);
+    while (made > 0) made = copy_itself();
+    (void)!write(stream, is_denied(made) ? "y" : "n", 1);
   });
   ASSERT_GE(copied.listener(), 0);
   CopyGate gate(copied.listener());
   for (int words = 0; words < 2; ++words) {  // each of the two ends with one
     gate.let_one_copy(words == 0 ? copied.process() : -1, copied.stream(),
-                      monotonic_now() + kBound);
+                      monotonic_now() + kGateBound);
     EXPECT_EQ(copied.says(), 'y');
   }
   end_unknown_copies(copied.process(), {});
 }
 
-TEST_F(Gate, NobodyCopiesItselfWithoutIt) {
+TEST_F(CopyGateTest, NobodyCopiesItselfWithoutIt) {
   const Copied copied([](int stream) {
-    const bool is_alone = copy() < 0;
+    const bool is_alone = copy_itself() < 0;
     (void)!write(stream, is_alone ? "y" : "n", 1);
   });
   ASSERT_GE(copied.listener(), 0);
@@ -149,9 +152,9 @@ TEST_F(Gate, NobodyCopiesItselfWithoutIt) {
 }
 
 // Whoever asks again and again does not keep it from its end.
-TEST_F(Gate, EndsInTime) {
+TEST_F(CopyGateTest, EndsInTime) {
   const Copied copied([](int) {
-    while (true) (void)copy();
+    while (true) (void)copy_itself();
   });
   ASSERT_GE(copied.listener(), 0);
   CopyGate gate(copied.listener());
@@ -159,10 +162,10 @@ TEST_F(Gate, EndsInTime) {
 }
 
 // Of two copies one is known, and is left.
-TEST_F(Gate, CopiesThatSayNothingEnd) {
+TEST_F(CopyGateTest, CopiesThatSayNothingEnd) {
   const Copied copied([](int stream) {
     for (int i = 0; i < 2; ++i) {
-      const int64_t made = copy();
+      const int64_t made = copy_itself();
       if (made == 0) {
         while (true) pause();
       }
@@ -174,7 +177,7 @@ TEST_F(Gate, CopiesThatSayNothingEnd) {
   CopyGate gate(copied.listener());
   std::array<int64_t, 2> made{};
   for (int64_t& one : made) {
-    gate.let_one_copy(copied.process(), copied.stream(), monotonic_now() + kBound);
+    gate.let_one_copy(copied.process(), copied.stream(), monotonic_now() + kGateBound);
     ASSERT_EQ(read(copied.stream(), &one, sizeof(one)), ssize_t{sizeof(one)});
     ASSERT_GT(one, 0);
   }
