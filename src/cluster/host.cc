@@ -18,6 +18,7 @@ namespace {
 
 constexpr Duration kAttaching = Duration::seconds(10);
 constexpr Duration kLoadingThere = Duration::seconds(300);
+constexpr int64_t kClocksDiffer = 100;  // in so much time, by one at most
 
 }  // namespace
 
@@ -105,7 +106,8 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
       }
     }
     if (!failed.ok()) {
-      return end(channel->late() ? "silent" : leaving ? "left" : "died", message(failed));
+      if (!channel->late() && !leaving) return lost(message(failed));
+      return end(channel->late() ? "silent" : "left", message(failed));
     }
     const Time now = monotonic_now();
     channel->expect_by(Time::infinite());
@@ -113,6 +115,7 @@ void Host::beat(const std::shared_ptr<Channel>& channel) {
     if (leaving && idle()) return end("left", "it ended what it ran");
     std::unique_lock lock(mutex_);
     heard_ = now;
+    reached_ = sent;
     clock_.observe(sent, Time::from_nanos(theirs), now);
     if (joined_) link_.echo(now - sent, now);  // what it loads before slows its answers
     changed_.wait_for(lock, period, [this] { return asked_ || !cause_.empty(); });
@@ -157,6 +160,16 @@ void Host::end(std::string_view cause, std::string_view why) {
   } else {
     spdlog::error("host '{}' is gone ({}): {}", name_, cause, why);
   }
+}
+
+void Host::lost(std::string_view why) {
+  Duration unheard;
+  {
+    const std::lock_guard lock(mutex_);
+    unheard = monotonic_now() - reached_;
+  }
+  const Duration may_leave = silence_ - silence_ / kClocksDiffer;
+  end(unheard < may_leave ? "died" : "silent", why);
 }
 
 std::string Host::cause() const {

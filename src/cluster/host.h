@@ -41,6 +41,9 @@ class Host : public std::enable_shared_from_this<Host> {
   // Its workers are gone, and its connections. The first call tells why: `cause` as
   // HostStatistics::ends_by has them.
   void end(std::string_view cause, std::string_view why);
+  // A connection has ended, and so it does: "died", unless that host may have left since it did not
+  // hear of this scheduler, which may have stood still.
+  void lost(std::string_view why);
   std::string cause() const;  // empty: it is there
 
   void crossed(Duration took, uint64_t bytes);  // of a batch
@@ -70,6 +73,7 @@ class Host : public std::enable_shared_from_this<Host> {
   Time heard_;
   std::string cause_;
   const Time began_ = monotonic_now();
+  Time reached_ = began_;  // it has heard what was sent then
   LinkDelay link_;
   ClockOffset clock_;
 };

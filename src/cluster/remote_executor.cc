@@ -204,13 +204,16 @@ absl::StatusOr<RemoteExecutor::Begun> RemoteExecutor::begin(const engine::BatchR
 
 absl::Status RemoteExecutor::lost(Host& host, const Channel& channel, VariantId variant,
                                   const absl::Status& why) {
-  host.end(channel.late() ? "overdue" : "died", message(why));
+  if (channel.late()) host.end("overdue", message(why));
+  host.lost(message(why));
   host.lost_batch();
   ++lost_;
   const std::string cause = host.cause();
   if (deaths_) deaths_(variant, monotonic_now(), "host " + cause);
-  const bool its_own = cause == "died" || cause == "overdue";
-  return absent(its_own ? Absence::kLost : Absence::kCut,
+  const Absence how = cause == "died"      ? Absence::kHostLost
+                      : cause == "overdue" ? Absence::kLost
+                                           : Absence::kCut;
+  return absent(how,
                 internal("host '{}' went while it ran this ({})", host.name(), cause));
 }
 

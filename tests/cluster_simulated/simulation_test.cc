@@ -106,6 +106,31 @@ TEST_F(Simulated, ASeedGivesTheSameRun) {
   }
 }
 
+// Hosts leave a scheduler that stands still; when it goes on, it has to tell that from a death.
+TEST_F(Simulated, NothingIsLostWhileASchedulerStandsStill) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Faults faults = {{.kind = Fault::kHangs,
+                            .place = kSchedulers[0],
+                            .from = Duration::millis(1800),
+                            .length = Duration::millis(280)}};
+    EXPECT_EQ(tried(seed, faults).wait(), "") << "seed " << seed;
+  }
+}
+
+TEST_F(Simulated, ARequestThatTwoHostsDiedOfRunsOnAThird) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const Faults faults = {{.kind = Fault::kDies,
+                            .place = kWorkers[0],
+                            .from = Duration::millis(1500),
+                            .length = Duration::millis(100)},
+                           {.kind = Fault::kDies,
+                            .place = kWorkers[1],
+                            .from = Duration::micros(1500'500 + 100 * static_cast<int64_t>(seed)),
+                            .length = Duration::millis(100)}};
+    EXPECT_EQ(tried(seed, faults).wait(), "") << "seed " << seed;
+  }
+}
+
 using CutOff = Simulated;
 
 TEST_F(CutOff, TightRequestsAreNotAnsweredLateSinceAWorkerCannotReachTheirFrontend) {

@@ -7,10 +7,19 @@ namespace fermata::engine {
 namespace {
 
 constexpr absl::string_view kLostPayload = "fermata.lost", kAwayPayload = "fermata.away",
-                            kCutPayload = "fermata.cut";
+                            kCutPayload = "fermata.cut", kHostLostPayload = "fermata.host_lost";
 
 absl::string_view payload_of(Absence how) {
-  return how == Absence::kLost ? kLostPayload : how == Absence::kAway ? kAwayPayload : kCutPayload;
+  switch (how) {
+    case Absence::kLost:
+      return kLostPayload;
+    case Absence::kAway:
+      return kAwayPayload;
+    case Absence::kHostLost:
+      return kHostLostPayload;
+    default:
+      return kCutPayload;
+  }
 }
 
 }  // namespace
@@ -22,7 +31,7 @@ absl::Status absent(Absence how, absl::Status why) {
 
 Absence absence_of(const absl::Status& status) {
   if (status.ok()) return Absence::kNone;
-  for (const Absence how : {Absence::kLost, Absence::kAway, Absence::kCut}) {
+  for (const Absence how : {Absence::kLost, Absence::kAway, Absence::kCut, Absence::kHostLost}) {
     if (status.GetPayload(payload_of(how)).has_value()) return how;
   }
   return Absence::kNone;

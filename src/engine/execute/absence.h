@@ -10,10 +10,14 @@ namespace fermata::engine {
 // the model: then it may run again.
 enum class Absence : uint8_t {
   kNone,
-  kLost,  // the process ended while it ran it
-  kAway,  // there was no process: it has not run
-  kCut,   // the worker's host was not heard of any more: that says nothing of what it ran
+  kLost,      // the process ended while it ran it
+  kAway,      // there was no process: it has not run
+  kCut,       // the worker's host was not heard of any more: that says nothing of what it ran
+  kHostLost,  // the worker's host ended while it ran it, which may have had many reasons
 };
+
+// It may have been what it ran.
+inline bool is_loss(Absence how) { return how == Absence::kLost || how == Absence::kHostLost; }
 
 absl::Status absent(Absence how, absl::Status why);
 Absence absence_of(const absl::Status& status);

@@ -65,7 +65,7 @@ void Driver::again(InFlight& running, size_t at, Time now) {
   Part& part = parts_.at(share.part);
   part.bound = false;
   unwatch(part);
-  if (share.absence == Absence::kLost) ++part.lost;
+  if (is_loss(share.absence)) ++part.lost;
   if (share.absence == Absence::kCut) ++part.cut;
   if (stopping_) {
     share.job->end(Outcome::kUnavailable,

@@ -13,13 +13,17 @@ constexpr Duration kRest = Duration::millis(5);
 // seconds, after which no way is believed to come.
 constexpr Duration kFirstPutOff = Duration::millis(5), kLongestPutOff = Duration::millis(500);
 constexpr uint32_t kMostCut = 50, kLastLonger = 7;  // doublings of the first
+// Several hosts may die at a time, and not of a request that they all had: one that does kill them
+// has no more than these.
+constexpr uint32_t kMostHosts = 3;
 
 }  // namespace
 
 // On the worker's thread.
 Absence Driver::InFlight::Share::again_after(Absence how) const {
-  const bool ends =
-      (how == Absence::kLost && lost > 0) || (how == Absence::kCut && cut >= kMostCut);
+  const bool ends = (how == Absence::kLost && lost > 0) ||
+                    (how == Absence::kHostLost && lost + 1 >= kMostHosts) ||
+                    (how == Absence::kCut && cut >= kMostCut);
   return ends ? Absence::kNone : how;
 }
 

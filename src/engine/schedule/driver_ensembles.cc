@@ -53,7 +53,7 @@ Driver::Unanswered Driver::take_answers(InFlight& running) {
     const auto query = queries_.find(share.part);
     if (query == queries_.end()) continue;  // it has ended
     if (away) {
-      query->second->answers[*share.base_model].lost += share.absence == Absence::kLost ? 1 : 0;
+      query->second->answers[*share.base_model].lost += is_loss(share.absence) ? 1 : 0;
       continue;
     }
     if (query->second->run.variant == nullptr) query->second->run = running.run;
