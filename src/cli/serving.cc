@@ -252,7 +252,9 @@ absl::Status listen_for_parts(const ServeArguments& arguments, const serve::Conf
     if (lease.on() || !file.empty()) {
       hosts.begin(0);
       const cluster::SchedulerLock::Events events = {
-          .held = [&hosts](uint64_t epoch) { hosts.begin(epoch); }, .lost = end_at_once};
+          .held = [&hosts](uint64_t epoch) { hosts.begin(epoch); },
+          .lost = end_at_once,
+          .heard = [&hosts] { return hosts.heard(); }};
       const Duration file_lease = cluster::lease_of(config.cluster.silence);
       ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "scheduler"));
       ASSIGN_OR_RETURN(serving.lock,

@@ -11,7 +11,8 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr size_t kMostGone = 1024;  // hosts that are remembered
+constexpr size_t kMostGone = 1024;                  // hosts that are remembered
+constexpr uint64_t kMostEpoch = uint64_t{1} << 40;  // that is believed; nobody comes so far
 
 void add(engine::HostStatistics& sum, const engine::HostStatistics& one) {
   sum.name = one.name;
@@ -101,7 +102,7 @@ void Hosts::turn_away(Channel& channel, const std::string& cause, const std::str
 
 // Of any part; empty: nothing speaks against it.
 std::string Hosts::why_not(uint32_t version, const std::string& name, uint64_t epoch,
-                           std::string& cause) const {
+                           std::string& cause) {
   if (version != kVersion) {
     cause = "version";
     return fmt::format(
@@ -113,6 +114,9 @@ std::string Hosts::why_not(uint32_t version, const std::string& name, uint64_t e
   if (!is_name(name) || name.size() > 256) {
     cause = "name";
     return fmt::format("its name, expected {}", kName);
+  }
+  uint64_t before = heard_;
+  while (before < epoch && epoch < kMostEpoch && !heard_.compare_exchange_weak(before, epoch)) {
   }
   cause = "standby";
   if (epoch_ == 0) return "this scheduler stands by; another is active";

@@ -30,6 +30,8 @@ class Hosts : public engine::RemoteWorkers {
   // Whoever comes is told to go to another scheduler until the epoch is set, above 0. Those that
   // have had a later one refuse this.
   void begin(uint64_t epoch) { epoch_ = epoch; }
+  // The latest epoch of a scheduler that parts have had; 0: none.
+  uint64_t heard() const { return heard_; }
   // Without an engine no frontend is taken. It must live until end_frontends() returns.
   void serve_frontends(engine::Engine& engine) { frontends_.serve(engine); }
   void end_frontends() { frontends_.end(); }
@@ -48,12 +50,12 @@ class Hosts : public engine::RemoteWorkers {
   void attach(const Attach& attach, const std::shared_ptr<Channel>& channel);
   void turn_away(Channel& channel, const std::string& cause, const std::string& why);
   std::string why_not(uint32_t version, const std::string& name, uint64_t epoch,
-                      std::string& cause) const;
+                      std::string& cause);
   std::shared_ptr<Host> make_host(const Hello& hello, const std::string& address);
   void forget(const std::shared_ptr<Host>& host);
 
   const Options options_;
-  std::atomic<uint64_t> epoch_{1};
+  std::atomic<uint64_t> epoch_{1}, heard_{0};
   std::atomic<bool> stopping_{false};
   mutable std::mutex mutex_;
   std::map<std::string, std::vector<Slot>> slots_;  // by type

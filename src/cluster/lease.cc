@@ -23,11 +23,16 @@ Duration LeaseCandidate::renew() {
   const auto left = [this] { return keep_until_ - clock_(); };
   const auto limit = [&] { return std::min(duration_ / 4, left()); };
   const Time started = clock_();
+  const uint64_t heard = events_.heard ? events_.heard() : 0;
+  const bool rises = heard > epoch();
+  const int64_t transitions = rises ? static_cast<int64_t>(heard) : transitions_;
   if (left() > Duration()) {
-    auto written = store_.write(mine(version_, transitions_), limit());
+    auto written = store_.write(mine(version_, transitions), limit());
     if (written.ok()) {
       version_ = *std::move(written);
+      transitions_ = transitions;
       keep_until_ = started + duration_ * 3 / 4;
+      if (rises) events_.held(epoch());
       complain(absl::OkStatus());
       return duration_ / 4;
     }
@@ -91,9 +96,8 @@ Duration LeaseCandidate::take(const LeaseRecord& found) {
   holds_ = true;
   version_ = *std::move(written);
   transitions_ = transitions;
-  const auto epoch = static_cast<uint64_t>(transitions) + 1;
-  spdlog::info("the active scheduler, of epoch {}", epoch);
-  events_.held(epoch);
+  spdlog::info("the active scheduler, of epoch {}", epoch());
+  events_.held(epoch());
   return duration_ / 4;
 }
 

@@ -50,6 +50,7 @@ class LeaseCandidate {
   Duration take(const LeaseRecord& found);
   void lose(const std::string& why);
   void complain(const absl::Status& why);
+  uint64_t epoch() const { return static_cast<uint64_t>(transitions_) + 1; }
   LeaseRecord mine(const std::string& version, int64_t transitions) const;
 
   LeaseStore& store_;

@@ -62,6 +62,8 @@ class FileLock final : public SchedulerLock {
   absl::Status open();
   absl::Status look();
   absl::Status renew();
+  absl::Status rise(uint64_t epoch);
+  void lose(const std::string& why);
   absl::Status stand_by(Time now);
   bool take(uint64_t epoch, const Entry& seen);
   bool hold(uint64_t epoch) { return set_lock(descriptor_, epoch, F_WRLCK) == 0; }
@@ -107,29 +109,45 @@ absl::Status FileLock::open() {
     spdlog::error("cluster.lock: {} was deleted or replaced", file_);
     ::close(descriptor_);
     is_new_ = false;  // its holder writes it again
-    if (own_) (void)set_lock(opened, own_->epoch, F_WRLCK);
   }
   descriptor_ = opened;
+  if (own_ && !hold(own_->epoch)) lose("its file was deleted, and another has written it");
   return absl::OkStatus();
+}
+
+void FileLock::lose(const std::string& why) {
+  spdlog::error("no longer the active scheduler: {}", why);
+  own_.reset();
+  is_over_ = true;
+  events_.lost();
 }
 
 absl::Status FileLock::look() {
   if (is_over_) return absl::OkStatus();
   RETURN_IF_ERROR(open());
+  if (is_over_) return absl::OkStatus();
   return own_ ? renew() : stand_by(monotonic_now());
 }
 
 absl::Status FileLock::renew() {
   const Entry there = read();
   if (there.epoch > own_->epoch) {
-    spdlog::error("no longer the active scheduler: another is, of epoch {}", there.epoch);
-    own_.reset();
-    is_over_ = true;
-    events_.lost();
+    lose(fmt::format("another is, of epoch {}", there.epoch));
     return absl::OkStatus();
   }
+  const uint64_t heard = events_.heard ? events_.heard() : 0;
+  if (heard > own_->epoch && hold(heard + 1)) return rise(heard + 1);
   ++own_->renewals;
   return write(*own_);
+}
+
+absl::Status FileLock::rise(uint64_t epoch) {
+  const uint64_t before = std::exchange(own_, Entry{epoch, 0})->epoch;
+  const absl::Status written = write(*own_);
+  let_go(before);
+  spdlog::info("of epoch {} from now on", epoch);
+  events_.held(epoch);
+  return written;
 }
 
 // Of one whose process has ended the lock can be had, and then only one has it. Of one that hangs

@@ -16,12 +16,15 @@ namespace fermata::cluster {
 class SchedulerLock {
  public:
   struct Events {
-    // Once, from a thread of its own. Each holder's epoch is later than those before, so that
-    // whoever has had a later one refuses an earlier one.
+    // From a thread of its own, and again with each later epoch. Each holder's epoch is later than
+    // those before, so that whoever has had a later one refuses an earlier one.
     std::function<void(uint64_t epoch)> held;
     // At most once, after that and from a thread of its own: another may hold it soon, and does
     // not before this has had the time to stop what decides.
     std::function<void()> lost;
+    // The latest epoch that parts say they have had. The holder's becomes later than that: where
+    // epochs were written has been deleted. None: 0.
+    std::function<uint64_t()> heard;
   };
   virtual ~SchedulerLock() = default;
 

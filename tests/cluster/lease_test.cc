@@ -74,9 +74,10 @@ class Candidate {
         link(server),
         ahead_(ahead),
         rate_(rate),
-        candidate(
-            link, name, kDuration, [this] { return clock(); },
-            {.held = [this](uint64_t of) { epoch = of; }, .lost = [this] { lost_at = now(); }}) {}
+        candidate(link, name, kDuration, [this] { return clock(); },
+                  {.held = [this](uint64_t of) { epoch = of; },
+                   .lost = [this] { lost_at = now(); },
+                   .heard = [this] { return heard; }}) {}
 
   bool decides() const { return epoch && (!lost_at || server_.now < *lost_at); }
   Time due() const { return due_; }
@@ -103,6 +104,7 @@ class Candidate {
   LeaseCandidate candidate;
   std::optional<uint64_t> epoch;
   std::optional<Time> lost_at;
+  uint64_t heard = 0;
 };
 
 class Lease : public testing::Test {
@@ -272,6 +274,18 @@ TEST_F(Lease, OneThatIsDeletedIsMadeAgainAndEpochsGoOn) {
   a.due();
   a.turn();
   EXPECT_TRUE(a.lost_at);
+}
+
+TEST_F(Lease, EpochsGoOnWhereItIsDeletedWithAllThatKnewThem) {
+  Candidate a(server, "a"), b(server, "b");
+  a.heard = 7;  // of parts
+  a.turn();
+  EXPECT_EQ(a.epoch, 1);
+  run(Duration::seconds(1), {&a});
+  EXPECT_EQ(a.epoch, 8);
+  a.candidate.give_up();
+  b.turn();
+  EXPECT_EQ(b.epoch, 9);
 }
 
 TEST_F(Lease, InAStormOfCutsOneAtMostDecides) {

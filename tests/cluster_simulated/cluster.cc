@@ -94,12 +94,14 @@ void Cluster::run_scheduler() {
   const auto lock = cluster::SchedulerLock::of_file(
       options_.lock, cluster::lease_of(options_.silence),
       {.held = [&hosts](uint64_t epoch) { hosts->begin(epoch); },
-       .lost = [this, &own] {  // as `fermata scheduler` does, which somebody starts again
-         const uint32_t place = own.place;
-         network_.ended(own, false);
-         world_.at(world_.now() + kRestart, [this, place] { bring_back(place, false); });
-         world_.exit();
-       }});
+       .lost =
+           [this, &own] {  // as `fermata scheduler` does, which somebody starts again
+             const uint32_t place = own.place;
+             network_.ended(own, false);
+             world_.at(world_.now() + kRestart, [this, place] { bring_back(place, false); });
+             world_.exit();
+           },
+       .heard = [&hosts] { return hosts->heard(); }});
   FERMATA_CHECK(lock.ok());
   FERMATA_CHECK(hosts->listen().ok());
   live(world_);

@@ -26,13 +26,15 @@ class Locks {
  public:
   explicit Locks(std::string file) : file_(std::move(file)) { wait(kSoon); }
 
-  Process& start(const std::string& name) {
+  // `heard`: by it, from parts.
+  Process& start(const std::string& name, uint64_t heard = 0) {
     const auto process = world_.make_process(name, 1);
-    world_.start(*process, [this, name]() -> void* {
+    world_.start(*process, [this, name, heard]() -> void* {
       const auto lock = cluster::SchedulerLock::of_file(
           file_, kLease,
           {.held = [this, name](uint64_t epoch) { said_ += fmt::format("{} {}, ", name, epoch); },
-           .lost = [this, name] { said_ += name + " lost, "; }});
+           .lost = [this, name] { said_ += name + " lost, "; },
+           .heard = [heard] { return heard; }});
       FERMATA_CHECK(lock.ok());
       while (true) world_.sleep(world_.now() + Duration::seconds(3600));
     });
@@ -148,6 +150,30 @@ TEST_F(SchedulerLocks, EpochsGoOnWhereTheFileIsDeletedWithItsHolder) {
     locks.wait(kLease + kLease);
   });
   EXPECT_EQ(said, "first 1, second 2, ");
+}
+
+TEST_F(SchedulerLocks, AFileThatAnotherHasWrittenAnewIsNotWrittenByWhoHeldTheOldOne) {
+  const std::string said = run([](Locks& locks) {
+    Process& first = locks.start("first");
+    locks.world().stop(first);
+    ::unlink(locks.file().c_str());
+    locks.start("second");
+    locks.world().go_on(first);
+    locks.wait(kLease + kLease);
+  });
+  EXPECT_EQ(said, "first 1, second 1, first lost, ");
+}
+
+TEST_F(SchedulerLocks, EpochsGoOnWhereTheFileIsDeletedWithAllThatKnewThem) {
+  const std::string said = run([](Locks& locks) {
+    Process& first = locks.start("first", 7);
+    locks.start("second");
+    locks.world().stop(first);
+    locks.wait(kLease + kSoon);
+    locks.world().go_on(first);
+    locks.wait(kSoon);
+  });
+  EXPECT_EQ(said, "first 1, first 8, second 9, first lost, ");
 }
 
 }  // namespace
