@@ -35,6 +35,11 @@ uint64_t bytes_of(const engine::BatchRun& batch) {
   return sum;
 }
 
+absl::Status too_late() {
+  return absent(Absence::kLate, error(absl::StatusCode::kDeadlineExceeded,
+                                      "it waited for its worker until its deadline"));
+}
+
 }  // namespace
 
 RemoteExecutor::~RemoteExecutor() {
@@ -213,13 +218,24 @@ absl::Status RemoteExecutor::lost(Host& host, const Channel& channel, VariantId 
   const Absence how = cause == "died"      ? Absence::kHostLost
                       : cause == "overdue" ? Absence::kLost
                                            : Absence::kCut;
-  return absent(how,
-                internal("host '{}' went while it ran this ({})", host.name(), cause));
+  return absent(how, internal("host '{}' went while it ran this ({})", host.name(), cause));
+}
+
+// What waited behind another batch until its deadline leaves the batch: which of its parts.
+std::vector<bool> RemoteExecutor::take_late(engine::BatchRun& batch, Time now) {
+  std::vector<bool> late;
+  for (const engine::BatchPart& part : batch.parts) late.push_back(part.deadline <= now);
+  std::erase_if(batch.parts, [now](const auto& part) { return part.deadline <= now; });
+  return late;
 }
 
 void RemoteExecutor::run_batch(engine::BatchRun& batch) {
   std::optional<absl::StatusOr<Begun>> begun = std::exchange(begun_, std::nullopt);
-  if (!begun) begun = begin(batch);
+  std::vector<bool> late(batch.parts.size());
+  if (!begun) {
+    late = take_late(batch, monotonic_now());
+    begun = batch.parts.empty() ? too_late() : begin(batch);
+  }
   engine::BatchResult result;
   const absl::Status ended = end(*begun, batch, result);
   if (!ended.ok()) {
@@ -227,6 +243,9 @@ void RemoteExecutor::run_batch(engine::BatchRun& batch) {
     result.parts.assign(batch.parts.size(), ended);
   }
   begun.reset();
+  for (size_t i = 0; i < late.size(); ++i) {
+    if (late[i]) result.parts.insert(result.parts.begin() + static_cast<ptrdiff_t>(i), too_late());
+  }
   outstanding_.fetch_sub(1);
   batch.done(std::move(result));
 }

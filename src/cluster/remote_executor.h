@@ -64,6 +64,7 @@ class RemoteExecutor : public engine::Executor {
   };
   void send_unload(VariantId id);
   void run_batch(engine::BatchRun& batch);
+  static std::vector<bool> take_late(engine::BatchRun& batch, Time now);
   absl::StatusOr<Begun> begin(const engine::BatchRun& batch);
   absl::Status end(const absl::StatusOr<Begun>& begun, const engine::BatchRun& batch,
                    engine::BatchResult& result);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "cluster/fixture.h"
+#include "cluster/made_up_host.h"
 #include "cluster/tcp_channel.h"
 #include "cluster/worker.h"
 #include "engine/execute/absence.h"
@@ -130,6 +131,48 @@ TEST(Hosts, WithoutAHostABatchIsGivenBackAtOnce) {
   const engine::BatchResult result = slots.run({1});
   EXPECT_EQ(engine::absence_of(result.parts[0].status()), engine::Absence::kCut);
   EXPECT_FALSE(slots.slot().link().has_value());
+}
+
+// Behind another batch: only what still has time is sent.
+TEST(Hosts, WhatWaitedUntilItsDeadlineDoesNotRun) {
+  Slots slots(1);
+  MadeUpHost host(slots.hosts().port());
+  slots.await(1);
+  const std::vector<Tensor> inputs = {
+      {"index", DataType::kInt64, {1, 1}, payload_of(std::vector<int64_t>{2})}};
+  const std::vector<std::string> outputs;
+  const auto run = [&](std::vector<Time> deadlines) {
+    auto ended = std::make_shared<std::promise<engine::BatchResult>>();
+    engine::BatchRun batch{.variant = slots.variant()->id};
+    for (const Time deadline : deadlines) {
+      batch.parts.push_back({&inputs, &outputs, 0, 1});
+      batch.parts.back().deadline = deadline;
+    }
+    batch.done = [ended](engine::BatchResult result) { ended->set_value(std::move(result)); };
+    slots.slot().run(std::move(batch));
+    return ended->get_future();
+  };
+  const Signature& signature = slots.variant()->signature;
+  const Time past = monotonic_now();
+  auto first = run({past});  // its worker is free: who bound it thought that it has time
+  const Batch begun = host.batch();
+  auto mixed = run({past, Time::infinite(), past});
+  auto late = run({past});
+  auto last = run({Time::infinite()});
+  host.answer(begun, signature);
+  EXPECT_TRUE(first.get().parts[0].ok());
+  const Batch some = host.batch();
+  EXPECT_EQ(some.parts_size(), 1);
+  host.answer(some, signature);
+  const engine::BatchResult result = mixed.get();
+  ASSERT_EQ(result.parts.size(), 3u);
+  for (const size_t i : {0u, 2u}) {
+    EXPECT_EQ(engine::absence_of(result.parts[i].status()), engine::Absence::kLate) << i;
+  }
+  EXPECT_TRUE(result.parts[1].ok());
+  EXPECT_EQ(engine::absence_of(late.get().parts[0].status()), engine::Absence::kLate);
+  host.answer(host.batch(), signature);
+  EXPECT_TRUE(last.get().parts[0].ok());
 }
 
 TEST(Hosts, AHostThatLeavesIsGoneWithoutALossAndComesBack) {

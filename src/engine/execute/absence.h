@@ -14,6 +14,7 @@ enum class Absence : uint8_t {
   kAway,      // there was no process: it has not run
   kCut,       // the worker's host was not heard of any more: that says nothing of what it ran
   kHostLost,  // the worker's host ended while it ran it, which may have had many reasons
+  kLate,      // its deadline passed before its turn came: it has not run
 };
 
 // It may have been what it ran.
