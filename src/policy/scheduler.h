@@ -56,7 +56,14 @@ struct LoadedAhead {
   VariantId variant;
   bool there = true;
 };
-using Plan = std::variant<Serving, LoadedAhead>;
+// Whether batches of a key may run on it: whatever they need may be out of its reach, while others
+// have it. Where none of those that serve may run them, this says nothing.
+struct Reaches {
+  KeyId key;
+  WorkerId worker;
+  bool reaches = true;
+};
+using Plan = std::variant<Serving, LoadedAhead, Reaches>;
 
 // The passive core that both drivers feed: batchers, one per key, and one
 // ranker, wired together in one thread. No clock, no thread: every call carries

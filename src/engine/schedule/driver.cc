@@ -183,7 +183,7 @@ void Driver::arrived(std::shared_ptr<Job> job, Time now) {
   }
   if (job->ended()) return job->leave_queue();
   if (!served(job->route())) return orphan_(std::move(job));
-  const KeyId key = key_of(*job);
+  const KeyId key = key_of(*job, now);
   if (key.is_none()) {
     job->end(Outcome::kRejectedQueue,
              error(absl::StatusCode::kResourceExhausted,
@@ -372,7 +372,7 @@ void Driver::batch_ended(InFlight& running, Time now) {
   --in_flight_;
   learn(running, now);
   const auto [failed, away] = take_answers(running);
-  if (remote_) rest_where_cut(running, now);
+  if (remote_) look_for_cuts(running, now);
   scheduler_->ended({running.worker, failed, away}, now, decisions_);
   Worker& worker = *workers_[running.worker.index()];
   --worker.in_flight;

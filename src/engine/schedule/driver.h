@@ -131,7 +131,7 @@ class Driver {
   void handle(Event& event, Time now);
   void arrived(std::shared_ptr<Job> job, Time now);
   bool served(const Route& route);  // everything that it needs
-  KeyId key_of(const Job& job);
+  KeyId key_of(const Job& job, Time now);
   void task_added(KeyId key);
   void task_ended(KeyId key);
   void nominate(const std::shared_ptr<Job>& job, KeyId key, Time now);
@@ -155,17 +155,27 @@ class Driver {
   void cancelled(JobId id, Time now);
   std::shared_ptr<Job> job_of(JobId id) const;  // null: it is not here
   void batch_ended(InFlight& running, Time now);
+  using Way = std::pair<std::string, WorkerId>;  // from who holds inputs to a worker
   // A process ended, or was not there: its parts run again, when there is one.
   void again(InFlight& running, size_t share, Time now);
   void set_aside(JobId part, InFlight& running);
   void take_back(VariantId variant);
   void leave_aside(Part& part);  // no more
   void refuse_aside(Time now);   // those whose deadline has passed
-  // Its worker cannot reach the frontend that has its inputs: others take it, while that worker
-  // rests for a moment, and so does a part that none can reach.
-  void rest_where_cut(const InFlight& running, Time now);
+  // Its worker cannot reach the frontend that has its inputs: others take whatever that frontend
+  // asks, until the way is believed to be there again. What several models may answer has no
+  // workers of its own: then the worker rests for a moment. So does a part that none can reach.
+  void look_for_cuts(const InFlight& running, Time now);
+  void cut_off(const std::string& holder, WorkerId worker, Time now);
+  void set_apart(const std::string& holder, Time now);
+  bool is_cut(const std::string& holder) const;  // from some workers
+  void tell_reaches(const Way& way, bool reaches, Time now);
+  void tell_ways(KeyId apart, Time now);
+  void enter_key(Part& part, Time now);  // that of requests which the same workers reach
+  void rest(WorkerId worker, Time now);
+  void nominate_again(Part& part, Time now);
   void put_off(JobId part, Time now);
-  void go_on(Time now);  // with what was put off, and with workers that have rested
+  void go_on(Time now);  // with what was put off, with workers that have rested, and over ways
   // Of a part that another host runs: whoever waits for it beyond its deadline waits only as long
   // as that host is heard of.
   void watch(JobId part, WorkerId worker);
@@ -233,6 +243,8 @@ class Driver {
   std::set<std::pair<Time, JobId>> watched_;  // by when their host is asked
   std::set<std::pair<Time, JobId>> put_off_;  // until when
   std::set<std::pair<Time, WorkerId>> resting_;
+  std::map<Way, Time> cut_ways_;              // until when they are believed to be
+  std::set<std::pair<Time, Way>> mended_at_;  // the same
   // Of which models' processes, by worker, the executors call when they are back.
   absl::flat_hash_set<std::pair<VariantId, WorkerId>> awaited_;
   std::vector<Observer::Member> observed_;  // of the batch that is bound

@@ -79,8 +79,13 @@ void Driver::again(InFlight& running, size_t at, Time now) {
   } else if (share.absence == Absence::kCut && part.cut > 1) {
     put_off(share.part, now);
   } else {
-    scheduler_->nominate(policy::Task(part.task), now, decisions_);
+    nominate_again(part, now);
   }
+}
+
+void Driver::nominate_again(Part& part, Time now) {
+  if (remote_) enter_key(part, now);
+  scheduler_->nominate(policy::Task(part.task), now, decisions_);
 }
 
 // The scheduler does not see it, so that its worker runs what can run, until the process is there.
@@ -108,7 +113,7 @@ void Driver::take_back(VariantId variant) {
   for (const JobId id : back) {
     Part& part = parts_.at(id);
     leave_aside(part);
-    scheduler_->nominate(policy::Task(part.task), now, decisions_);
+    nominate_again(part, now);
   }
   act(now);
 }
@@ -137,7 +142,7 @@ void Driver::refuse_aside(Time now) {
 
 void Driver::look_aside(Time now) {
   if (!aside_.empty()) refuse_aside(now);
-  if (!put_off_.empty() || !resting_.empty()) go_on(now);
+  if (!put_off_.empty() || !resting_.empty() || !mended_at_.empty()) go_on(now);
   if (!watched_.empty()) ask_hosts(now);
 }
 
@@ -145,7 +150,8 @@ Time Driver::next_aside() const {
   const auto first = [](const auto& of) {
     return of.empty() ? Time::infinite() : of.begin()->first;
   };
-  return std::min({first(aside_), first(watched_), first(put_off_), first(resting_)});
+  return std::min(
+      {first(aside_), first(watched_), first(put_off_), first(resting_), first(mended_at_)});
 }
 
 void Driver::watch(JobId id, WorkerId worker) {

@@ -14,10 +14,15 @@ bool Driver::served(const Route& route) {
   });
 }
 
-KeyId Driver::key_of(const Job& job) {
+KeyId Driver::key_of(const Job& job, Time now) {
   const Route& route = job.route();
   if (route.composite != nullptr) return composites_.intern(route.composite, job.shape());
-  return keys_.intern(*keys_.served(route.variant->id), job.shape());
+  ServedVariant& of = *keys_.served(route.variant->id);
+  const InputsElsewhere* const elsewhere = job.request().elsewhere.get();
+  if (elsewhere == nullptr || !is_cut(*elsewhere->holder)) return keys_.intern(of, job.shape());
+  const KeyId key = keys_.intern(of, job.shape(), *elsewhere->holder);
+  if (!key.is_none()) tell_ways(key, now);
+  return key;
 }
 
 void Driver::task_added(KeyId key) {

@@ -94,14 +94,32 @@ ServedVariant* KeyTable::served(VariantId id) {
   return it == variants_.end() || it->second->retired ? nullptr : it->second.get();
 }
 
-KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
-  if (const auto it = served.keys.find(shape); it != served.keys.end()) return it->second;
-  if (served.keys.size() >= limit_ && !make_room(served)) return KeyId::none();
+size_t ServedVariant::size() const {
+  size_t sum = keys.size();
+  for (const auto& [holder, own] : apart) sum += own.size();
+  return sum;
+}
+
+std::vector<KeyId> KeyTable::apart(const std::string& holder) const {
+  std::vector<KeyId> all;
+  for (const auto& [id, served] : variants_) {
+    const auto own = served->apart.find(holder);
+    if (own == served->apart.end()) continue;
+    for (const auto& [shape, key] : own->second) all.push_back(key);
+  }
+  return all;
+}
+
+KeyId KeyTable::intern(ServedVariant& served, const Shape& shape, const std::string& holder) {
+  auto& keys = holder.empty() ? served.keys : served.apart[holder];
+  if (const auto it = keys.find(shape); it != keys.end()) return it->second;
+  if (served.size() >= limit_ && !make_room(served)) return KeyId::none();
   const Variant& variant = *served.variant;
   auto known = std::make_unique<BatchKey>(BatchKey{.variant = variant.id,
                                                    .shape = shape,
                                                    .elements = elements_of(variant, shape),
-                                                   .last_used = ++uses_});
+                                                   .last_used = ++uses_,
+                                                   .holder = holder});
   const Nearest from = nearest(served, *known);
   const double scale = std::clamp(from.scale, 1 / kFurthest, kFurthest);
   std::vector<LatencyByType::Table> tables;
@@ -126,7 +144,7 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape) {
                           .memory_bytes = static_cast<int64_t>(
                               (variant.memory.static_mb + variant.memory.dynamic_mb) * 1048576)});
   keys_[key] = std::move(known);
-  served.keys[shape] = key;
+  (holder.empty() ? served.keys : served.apart[holder])[shape] = key;
   return key;
 }
 
@@ -192,18 +210,21 @@ void KeyTable::set_profile(VariantId id, uint32_t type, const Profile& profile, 
   if (served == variants_.end() || !profile.measured()) return;
   const Variant& variant = *served->second->variant;
   brought_[{id, type}] = profile;
-  for (const auto& [shape, key] : served->second->keys) {
+  served->second->each([&](const Shape& shape, KeyId key) {
     BatchKey& known = at(key);
-    if (known.ran) continue;
+    if (known.ran) return;
     const double scale = std::clamp(relative_size(variant, shape), 1 / kFurthest, kFurthest);
     auto run = believed_latency(variant, profile, quantile_, scale);
     known.corrections[type] = LatencyCorrection(run, quantile_, false);
     update_latency(key, with_run(known, type, std::move(run)), now, out);
-  }
+  });
 }
 
 // Of equally near ones the profile, which is of many runs.
 KeyTable::Nearest KeyTable::nearest(const ServedVariant& served, const BatchKey& own) const {
+  const auto same = served.keys.find(own.shape);
+  if (same != served.keys.end() && keys_.at(same->second)->ran)
+    return {keys_.at(same->second).get()};
   const Variant& variant = *served.variant;
   Nearest best{nullptr, relative_size(variant, own.shape)};
   bool any = variant.profile.measured();
@@ -243,10 +264,10 @@ void KeyTable::finish_retirement(VariantId id) {
   const std::unique_ptr<ServedVariant> served = std::move(variants_.at(id));
   variants_.erase(id);
   for (uint32_t t = 0; t < types_.size(); ++t) brought_.erase({id, t});
-  for (const auto& [shape, key] : served->keys) {
+  served->each([this](const Shape&, KeyId key) {
     scheduler_.remove_key(key);
     keys_.erase(key);
-  }
+  });
   served->retired();
 }
 
@@ -260,13 +281,13 @@ bool KeyTable::make_room(const ServedVariant& served) {
 bool KeyTable::drop_an_idle_key(const ServedVariant& served) {
   KeyId oldest;
   uint64_t used = 0;
-  for (const auto& [shape, key] : served.keys) {
+  served.each([&](const Shape&, KeyId key) {
     const BatchKey& known = at(key);
     if (known.tasks == 0 && (oldest.is_none() || known.last_used < used)) {
       oldest = key;
       used = known.last_used;
     }
-  }
+  });
   if (oldest.is_none()) return false;
   remove(oldest);
   return true;
@@ -274,7 +295,12 @@ bool KeyTable::drop_an_idle_key(const ServedVariant& served) {
 
 void KeyTable::remove(KeyId key) {
   const BatchKey& known = at(key);
-  variants_.at(known.variant)->keys.erase(known.shape);
+  ServedVariant& served = *variants_.at(known.variant);
+  if (known.holder.empty()) {
+    served.keys.erase(known.shape);
+  } else if (auto own = served.apart.find(known.holder); own->second.erase(known.shape) > 0) {
+    if (own->second.empty()) served.apart.erase(own);
+  }
   scheduler_.remove_key(key);
   keys_.erase(key);
 }

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -21,6 +23,17 @@ struct ServedVariant {
   uint64_t tasks = 0;                  // waiting or running
   absl::AnyInvocable<void()> retired;  // set: takes nothing new; called when tasks is 0
   absl::flat_hash_map<Shape, KeyId> keys;
+  // Of requests that some workers cannot reach, by what holds their inputs.
+  std::map<std::string, absl::flat_hash_map<Shape, KeyId>> apart;
+
+  size_t size() const;
+  template <class Visit>
+  void each(const Visit& visit) const {
+    for (const auto& [shape, key] : keys) visit(shape, key);
+    for (const auto& [holder, own] : apart) {
+      for (const auto& [shape, key] : own) visit(shape, key);
+    }
+  }
 };
 
 struct BatchKey {
@@ -35,6 +48,8 @@ struct BatchKey {
   bool ran = false;                            // its latency is measured
   uint64_t tasks = 0;                          // waiting or running
   uint64_t last_used = 0;
+  std::string holder;       // of its requests' inputs, where it is apart from others of its shape
+  bool knows_ways = false;  // the same: its scheduler knows which workers reach that
 };
 
 // Which batch keys there are: variant times shape per item, made when first seen. At most
@@ -60,7 +75,10 @@ class KeyTable {
   // The key, made if need be; none where `limit` keys of the variant are busy. A new shape is
   // believed to take as long as the nearest measured one, the profiled or one that has run, by
   // how much larger it is; beyond 8 times that is a guess, which its own first run replaces.
-  KeyId intern(ServedVariant& served, const Shape& shape);
+  // With a holder of inputs it is apart from others of its shape.
+  KeyId intern(ServedVariant& served, const Shape& shape, const std::string& holder = {});
+  // Those that are apart for that holder.
+  std::vector<KeyId> apart(const std::string& holder) const;
   BatchKey& at(KeyId key) { return *keys_.at(key); }
   const BatchKey& at(KeyId key) const { return *keys_.at(key); }
   // Batches that start from now on have at most so many items; no task may be larger.

@@ -112,6 +112,14 @@ void PoolRanker::set_available(WorkerId worker, bool available, Time now, std::v
   match(now, out);
 }
 
+void PoolRanker::set_reaches(KeyId key, WorkerId worker, bool reaches, Time now,
+                             std::vector<Grant>& out) {
+  view_.set_reaches(key, worker, reaches);
+  look_again();
+  release_held(now);
+  match(now, out);
+}
+
 void PoolRanker::set_rules(const Rules& rules, Time now, std::vector<Grant>& out) {
   rules_ = rules;
   load_until_ = now;
@@ -159,12 +167,40 @@ bool PoolRanker::grant_due(Time now, std::vector<Grant>& out) {
   }
   if (first == nullptr) return false;
   const size_t k = first->due.top_index();
-  const WorkerId worker(static_cast<uint32_t>(first->available.top_index()));
+  const Offer& offer = view_.offers()[k];
+  const WorkerId next(static_cast<uint32_t>(first->available.top_index()));
+  const auto worker = worker_for(offer, next, offer.types);
+  if (!worker) {
+    hold_until(k, now + kLoadEvery);
+    return true;
+  }
   Harm harm;
-  const bool looks = (rules_.hold || rules_.cap) && !view_.offers()[k].planned;
-  if (looks && holds(k, worker, now, harm)) return true;
-  grant(KeyId(static_cast<uint32_t>(k)), worker, harm, now, out);
+  const bool looks = (rules_.hold || rules_.cap) && !offer.planned;
+  if (looks && holds(k, *worker, now, harm)) return true;
+  grant(KeyId(static_cast<uint32_t>(k)), *worker, harm, now, out);
   return true;
+}
+
+// The first, unless the offer's batch must not run there and others serve on which it may: then the
+// lowest of these that is idle, of the types. None: they are busy.
+std::optional<WorkerId> PoolRanker::worker_for(const Offer& offer, WorkerId first,
+                                               uint32_t types) const {
+  if (view_.reaches(offer.key, first)) return first;
+  bool others = false;
+  for (uint32_t i = 0; i < view_.workers().size(); ++i) {
+    const WorkerId worker(i);
+    const WorkerView& w = view_.worker(worker);
+    if (w.away || (offer.types >> w.type & 1) == 0 || !view_.reaches(offer.key, worker)) continue;
+    others = true;
+    if ((types >> w.type & 1) != 0 && types_[w.type].available[i] == kIdle) return worker;
+  }
+  return others ? std::nullopt : std::optional(first);
+}
+
+void PoolRanker::hold_until(size_t key, Time until) {
+  later_.set(key, until);
+  set_due(key, false);
+  held_.push_back(key);
 }
 
 // By what a batch really takes: that of a shared offer is chosen when it is granted.
@@ -200,9 +236,7 @@ bool PoolRanker::holds(size_t key, WorkerId worker, Time now, Harm& harm) {
   if (late(offer.run) <= rules_.negligible * offer.items) return false;
   const Time until = std::min(offer.urgency, next) - delay_(offer.items);
   if (rules_.hold && !next.is_infinite() && until > now) {
-    later_.set(key, until);
-    set_due(key, false);
-    held_.push_back(key);
+    hold_until(key, until);
     return true;
   }
   if (left > 0 || !rules_.cap) return false;
@@ -252,7 +286,13 @@ PoolRanker::Given PoolRanker::grant_best_effort(KeyId key, std::vector<Room>& ro
   for (size_t t = types_.size(); t-- > 0;) {
     const Type& type = types_[t];
     if (type.available.top() != kIdle || (offer.types >> t & 1) == 0) continue;
-    const WorkerId worker(static_cast<uint32_t>(type.available.top_index()));
+    const WorkerId next(static_cast<uint32_t>(type.available.top_index()));
+    const auto found = worker_for(offer, next, 1u << t);
+    if (!found) {
+      given = Given::kTooLong;
+      continue;
+    }
+    const WorkerId worker = *found;
     Room own;
     Room& room = as_others ? rooms[t] : own;
     if (!room.until) {

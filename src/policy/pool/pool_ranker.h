@@ -26,7 +26,8 @@ namespace fermata::policy {
 // is expected to be free, whichever is first; where it cannot wait and takes the last one,
 // Grant::harm says what its run does to others. Each call is O(types * (log keys + log workers))
 // for each grant it makes, plus O(keys + workers) where a worker is idle and offers without
-// deadline wait, and O(log keys) for each of these once in 50 ms.
+// deadline wait, O(log keys) for each of these once in 50 ms, and O(workers) for a key whose
+// batches the next worker must not run.
 class PoolRanker {
  public:
   explicit PoolRanker(const Rules& rules = {}) : rules_(rules) {}
@@ -44,6 +45,7 @@ class PoolRanker {
   void freed(WorkerId worker, Time now, std::vector<Grant>& out);
   // Whether it may get batches; what it runs ends, and freed() says so.
   void set_available(WorkerId worker, bool available, Time now, std::vector<Grant>& out);
+  void set_reaches(KeyId key, WorkerId worker, bool reaches, Time now, std::vector<Grant>& out);
   void tick(Time now, std::vector<Grant>& out) { match(now, out); }
 
   Time next_wake() const;
@@ -65,7 +67,7 @@ class PoolRanker {
   void match(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
   bool grant_best_effort(Time now, std::vector<Grant>& out);
-  enum class Given { kWorker, kNothing, kTooLong };  // the last: it waits for others' sake
+  enum class Given { kWorker, kNothing, kTooLong };  // the last: it waits, others behind it not
   // What a type's next worker may be given, the same for all keys of which nobody has a deadline.
   struct Room {
     std::optional<Time> until;
@@ -73,6 +75,8 @@ class PoolRanker {
   };
   Given grant_best_effort(KeyId key, std::vector<Room>& rooms, Time now, std::vector<Grant>& out);
   void look_again();
+  std::optional<WorkerId> worker_for(const Offer& offer, WorkerId first, uint32_t types) const;
+  void hold_until(size_t key, Time until);
   bool holds(size_t key, WorkerId worker, Time now, Harm& harm);
   void release_held(Time now);
   void learn(const Answer& answer, Time now);
@@ -104,7 +108,8 @@ class PoolRanker {
   Time look_again_ = Time::infinite();  // at them
   Time overdue_until_;                  // the last that had waited too long for that ran until then
   std::vector<Type> types_{1};
-  std::vector<size_t> held_;       // keys whose offers are due, but wait for others' sake
+  // Keys whose offers are due, but wait for others' sake, or for a worker that may run them.
+  std::vector<size_t> held_;
   std::vector<KeyId> granted_to_;  // by worker
   // A moving average over grants, by worker time, see kGrantWeight.
   double at_any_time_ = 0, granted_ = 0;

@@ -111,6 +111,11 @@ void PoolScheduler::planned(const Plan& plan, Time now, Decisions& out) {
     serve_grants(now, out);
     return explain_drops(dropped, now, out);
   }
+  if (const auto* way = std::get_if<Reaches>(&plan)) {
+    ranker_->set_reaches(way->key, way->worker, way->reaches, now, grants_);
+    serve_grants(now, out);
+    return explain_drops(dropped, now, out);
+  }
   const auto& loaded = std::get<LoadedAhead>(plan);
   view_.residents().hold(loaded.worker, loaded.variant, loaded.there);
   for (size_t k = 0; k < batchers_.size(); ++k) {

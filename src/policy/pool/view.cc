@@ -41,7 +41,16 @@ void PoolView::add_model(KeyId key, KeyInfo info) {
 void PoolView::remove_model(KeyId key) {
   residents_.remove_key(key);
   infos_[key.index()] = {};
+  absl::erase_if(unreached_, [key](const auto& way) { return way.first == key; });
   if (key.index() < offers_.size()) set_offer(Offer{key});  // nothing is expected of it any more
+}
+
+void PoolView::set_reaches(KeyId key, WorkerId worker, bool reaches) {
+  if (reaches) {
+    unreached_.erase({key, worker});
+  } else {
+    unreached_.insert({key, worker});
+  }
 }
 
 uint32_t PoolView::types_of_model(KeyId key) const {

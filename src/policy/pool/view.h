@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_set.h"
 #include "policy/batch/min_tree.h"
 #include "policy/pool/residents.h"
 #include "policy/types.h"
@@ -73,6 +74,11 @@ class PoolView {
   uint32_t types_for(KeyId key) const {  // which set_offer() leaves of Offer::types
     return is_model(key) ? types_of_model(key) : kAnyType;
   }
+  // As Reaches has it.
+  void set_reaches(KeyId key, WorkerId worker, bool reaches);
+  bool reaches(KeyId key, WorkerId worker) const {
+    return unreached_.empty() || !unreached_.contains({key, worker});
+  }
   Residents& residents() { return residents_; }
   const Residents& residents() const { return residents_; }
   const std::vector<Offer>& offers() const { return offers_; }  // by key
@@ -106,6 +112,7 @@ class PoolView {
   std::vector<KeyId> free_keys_;
   std::vector<KeyInfo> infos_;  // by key
   Residents residents_;
+  absl::flat_hash_set<std::pair<KeyId, WorkerId>> unreached_;
   std::vector<Offer> offers_;
   MinTree slack_;     // by key, counted from Time()
   MinTree first_by_;  // by key: Outlook::first_by of those that wait with a deadline
