@@ -16,7 +16,8 @@ namespace fermata::cluster {
 
 // What any thread has to say over one channel, which only this sends on: as much as there is in one
 // message, of about a megabyte at most. Who comes while nobody sends does it, if that needs no
-// waiting; a thread of its own takes over where much comes or the other side does not read.
+// waiting; a thread of its own takes over where one thing follows another at once, or the other
+// side does not read.
 // What is said before the channel is there waits; after its end it is nobody's. A Lookout is over
 // the channel, which nobody else expects anything of.
 class Outbox {
@@ -45,7 +46,10 @@ class Outbox {
     if (over_) return;
     waiting_.bytes += add(waiting_.message);
     if (waiting_.bytes >= kMostBytes) full_.push_back(std::exchange(waiting_, {}));
-    send(lock, false);
+    if (busy_ || channel_ == nullptr) return;
+    const Time now = monotonic_now();
+    if (now - std::exchange(last_, now) >= kAtOnce) return send(lock, false);
+    changed_.notify_one();
   }
 
  private:
@@ -53,6 +57,8 @@ class Outbox {
   static constexpr int kRounds = 4, kMany = 1 << 10;
   // By the other side, or the channel ends: else what is said would wait without end.
   static constexpr Duration kTaken = Duration::seconds(2);
+  // What follows so soon goes out with what follows it: replies to all of a batch.
+  static constexpr Duration kAtOnce = Duration::micros(20);
   // A message is full from then on; one that has said so much does not keep its memory.
   static constexpr size_t kMostBytes = 1 << 20, kMostKept = 4 << 20;
 
@@ -120,6 +126,7 @@ class Outbox {
   std::shared_ptr<Channel> channel_;
   Draft waiting_, leaving_;
   std::deque<Draft> full_;  // before what waits
+  Time last_;               // when something was said, the last
   bool busy_ = false, over_ = false;
   std::thread thread_;
 };

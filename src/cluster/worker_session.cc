@@ -87,8 +87,7 @@ engine::BatchResult WorkerSession::execute(uint32_t slot, VariantId variant,
                                            const engine::BatchRun& run) {
   engine::Executor& executor = slots_.executor(slot);
   const auto once = [&] {
-    return engine::run_and_wait(
-        executor,
+    return executor.run_here(
         {.variant = variant, .parts = run.parts, .limit = run.limit, .to_the_end = run.to_the_end});
   };
   engine::BatchResult result = once();

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <thread>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
@@ -105,6 +106,15 @@ class ApartExecutor : public Executor {
     thread_->run(std::move(batch));
   }
 
+  // No thread has to wake for the answer. Memory that is being given back goes first.
+  BatchResult run_here(BatchRun batch) override {
+    BatchResult ended;
+    batch.done = [&ended](BatchResult result) { ended = std::move(result); };
+    for (outstanding_.fetch_add(1); outstanding_ > 1; std::this_thread::yield()) thread_->wait();
+    run_batch(batch);
+    return ended;
+  }
+
   void when_back(VariantId id, absl::AnyInvocable<void()> there) override {
     const std::optional<Loaded> loaded = find(id);
     if (!loaded) return there();
@@ -196,7 +206,8 @@ class ApartExecutor : public Executor {
     BatchResult result;
     result.started = begun && begun->ok() ? (*begun)->start : monotonic_now();
     stop_now_ = false;
-    if (!std::exchange(wakes_in_time_, true)) prctl(PR_SET_TIMERSLACK, kTimerSlack.nanos());
+    thread_local bool wakes_in_time = false;
+    if (!std::exchange(wakes_in_time, true)) prctl(PR_SET_TIMERSLACK, kTimerSlack.nanos());
     limit_ = result.started + batch.limit;
     run_parts(batch.parts, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
       if (!begun) begun = begin(*loaded, batch.to_the_end, parts);
@@ -313,12 +324,11 @@ class ApartExecutor : public Executor {
   std::atomic<uint32_t> outstanding_{0};        // batches that it has and has not run
   std::atomic<bool> keeps_{false};              // some of `used_`
   std::optional<absl::StatusOr<Begun>> begun_;  // the only one of them
-  // The thread's own:
+  // Of the thread that runs batches:
   Time limit_;
   absl::flat_hash_map<VariantId, Time> used_;  // whose slots may hold something, and when last
   apart::RunTimes times_;
   ShortWait wait_;
-  bool wakes_in_time_ = false;
   std::optional<BatchThread> thread_;  // last: uses the above
 };
 

@@ -17,6 +17,8 @@ BatchResult run_and_wait(Executor& executor, BatchRun batch) {
   return ended.get_future().get();
 }
 
+BatchResult Executor::run_here(BatchRun batch) { return run_and_wait(*this, std::move(batch)); }
+
 double Executor::memory_mb() const { return resident_mb(); }
 
 absl::StatusOr<std::vector<FileSignature>> ExecutorFactory::open(const Variant& /*variant*/) {

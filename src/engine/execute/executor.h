@@ -97,6 +97,8 @@ class Executor {
   // Returns at once; calls done exactly once, from any thread. One bad item
   // fails its own part, not the batch. Runs one batch at a time, in order. One thread at a time.
   virtual void run(BatchRun batch) = 0;
+  // Blocks; `batch.done` is its own. Instead of run(): on the thread that calls, where it can.
+  virtual BatchResult run_here(BatchRun batch);
   // Of a worker that loads what it runs: loads it beside what runs, before a batch needs it. In
   // order with run(), and like that from one thread at a time. Calls
   // `done` once, from a thread of its own; not at all when the worker goes first.
@@ -138,7 +140,7 @@ class Executor {
   virtual void pin(const std::vector<uint32_t>& /*processors*/) {}
 };
 
-// Blocks; `batch.done` is its own.
+// Blocks; `batch.done` is its own. On the executor's own thread, as what is served.
 BatchResult run_and_wait(Executor& executor, BatchRun batch);
 
 // Makes the executors of a pool's workers of one type, which share what can be shared (sessions,
