@@ -22,8 +22,9 @@ namespace {
 
 using inference::ModelStreamInferResponse;
 
-constexpr size_t kMostUnderWay =
-    256;  // requests of a stream that wait for their turn to be written
+// Requests of a stream that wait for their turn to be written; and where its address owes for those
+// that it gave up.
+constexpr size_t kMostUnderWay = 256, kFewUnderWay = 8;
 
 // Asked for with the metadata triton_grpc_error: an error ends the stream with
 // its status, instead of travelling in a response.
@@ -86,7 +87,7 @@ class StreamInfer final : public InferStream,
     if (ok) {
       submit();
       const std::scoped_lock lock(mutex_);
-      if (slots_.size() < kMostUnderWay) return read_next();
+      if (slots_.size() < most_under_way()) return read_next();
       paused_ = true;
     } else {
       const std::scoped_lock lock(mutex_);
@@ -104,7 +105,7 @@ class StreamInfer final : public InferStream,
     }
     last_ = std::chrono::steady_clock::now();
     advance();
-    if (paused_ && slots_.size() < kMostUnderWay) {
+    if (paused_ && slots_.size() < most_under_way()) {
       paused_ = false;
       read_next();
     }
@@ -139,6 +140,11 @@ class StreamInfer final : public InferStream,
     std::optional<grpc::ByteBuffer> response;
   };
 
+  size_t most_under_way() const {
+    const bool owes = share_->account != nullptr &&
+                      share_->account->is_crowded([] { return std::chrono::steady_clock::now(); });
+    return owes ? kFewUnderWay : kMostUnderWay;
+  }
   // Under the lock.
   bool is_idle() const { return slots_.empty() && !finished_; }
 
