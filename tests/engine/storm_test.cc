@@ -1,6 +1,7 @@
 // Every kind of service at once in the server's engine, at its worst: deadlines of all kinds,
 // clients that leave, models that fail and that are reloaded. What its scheduler was told and
-// decided is judged by the checkers that judge the simulator.
+// decided is judged by the checkers that judge the simulator, and a scheduler in virtual time
+// decides the same.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include "engine/difficulty_fixture.h"
 #include "engine/engine.h"
 #include "engine/fixture.h"
+#include "policy/retold.h"
 #include "policy/story.h"
 
 namespace fermata::engine {
@@ -27,12 +29,14 @@ TEST(EngineStorm, EveryTaskOfAllKindsEndsOnceAsTheCheckersSay) {
     }
     write_difficulty(folder, {"base-plain", "base-table"}, 2, {0, 0.6, 0.7, 0.9});
     policy::Story story;
+    std::vector<policy::Told> told;
     std::atomic<int> answered = 0, wide_answered = 0, frames_answered = 0;
     {
       EngineOptions options = options_for(folder.path() / "models");
       options.workers.types[0].count = workers;
-      options.listener = [&story](std::unique_ptr<policy::Scheduler> scheduler) {
-        return std::make_unique<policy::Teller>(std::move(scheduler), story);
+      options.listener = [&](std::unique_ptr<policy::Scheduler> scheduler) {
+        return std::make_unique<policy::Teller>(
+            std::make_unique<policy::Retold>(std::move(scheduler), told), story);
       };
       using Stage = PipelineOptions::Stage;
       ServiceOptions either{.name = "either"}, both{.name = "both"}, chain{.name = "chain"};
@@ -101,6 +105,9 @@ TEST(EngineStorm, EveryTaskOfAllKindsEndsOnceAsTheCheckersSay) {
     for (const policy::Check check : policy::kChecks) {
       EXPECT_THAT(check(story), IsEmpty()) << workers << " workers";
     }
+    auto simulated = policy::make_scheduler(EngineOptions().policy);
+    ASSERT_TRUE(simulated.ok()) << simulated.status();
+    EXPECT_EQ(policy::first_difference(told, **simulated), "") << workers << " workers";
   }
 }
 
