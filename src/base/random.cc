@@ -55,10 +55,16 @@ double portable_log(double x) {
     --k;
   }
   const double s = (m - 1) / (m + 1), z = s * s;
-  constexpr double kOddParts[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
-                                  1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
-  double tail = 0;
-  for (const double part : kOddParts) tail = z * (tail + part);
+  double tail = z * (1.0 / 21);
+  tail = z * (tail + 1.0 / 19);
+  tail = z * (tail + 1.0 / 17);
+  tail = z * (tail + 1.0 / 15);
+  tail = z * (tail + 1.0 / 13);
+  tail = z * (tail + 1.0 / 11);
+  tail = z * (tail + 1.0 / 9);
+  tail = z * (tail + 1.0 / 7);
+  tail = z * (tail + 1.0 / 5);
+  tail = z * (tail + 1.0 / 3);
   return k * kLn2High + (k * kLn2Low + 2 * s * tail) + 2 * s;
 }
 
@@ -115,9 +121,9 @@ uint64_t Random::next() {
 
 uint64_t Random::below(uint64_t n) {
   FERMATA_CHECK(n > 0);
-  const uint64_t excess = -n % n;  // 2^64 mod n: rejected, or small results would come more often
+  // What is below 2^64 mod n is rejected, or small results would come more often.
   uint64_t x = next();
-  while (x < excess) x = next();
+  while (x < n && x < -n % n) x = next();
   return x % n;
 }
 

@@ -28,6 +28,7 @@ class ShardLoad {
  public:
   ShardLoad(const SchedulerLoad& load, engine::ShardedScheduler& scheduler, size_t shard)
       : scheduler_(scheduler),
+        caller_(scheduler),
         shard_(shard),
         models_((load.models - shard + load.threads - 1) / load.threads),
         shards_(load.threads),
@@ -44,8 +45,8 @@ class ShardLoad {
     for (; next_arrival_ <= now && arrivals_.size() < kBurst;
          next_arrival_ = next_arrival_ + gap()) {
       const uint64_t key = shard_ + shards_ * random_.below(models_);
-      scheduler_.nominate({JobId(next_job_++ * shards_ + shard_), KeyId(static_cast<uint32_t>(key)),
-                           next_arrival_, next_arrival_ + slo_});
+      caller_.nominate({JobId(next_job_++ * shards_ + shard_), KeyId(static_cast<uint32_t>(key)),
+                        next_arrival_, next_arrival_ + slo_});
       arrivals_.push_back(next_arrival_);
     }
     while (!running_.empty() && running_.top().first <= now) {
@@ -78,6 +79,7 @@ class ShardLoad {
   Duration gap() { return Duration::nanos(static_cast<int64_t>(random_.exponential(gap_nanos_))); }
 
   engine::ShardedScheduler& scheduler_;
+  engine::ShardedScheduler::Caller caller_;
   const size_t shard_;
   const uint64_t models_, shards_;
   const Duration slo_;
@@ -169,8 +171,9 @@ absl::StatusOr<SchedulerLoadResult> run_scheduler_load(const SchedulerLoad& load
     return invalid("--models {}, expected at least one for each of {} threads", load.models,
                    load.threads);
   }
-  std::vector<ShardLoad> shards;
-  ASSIGN_OR_RETURN(auto scheduler,
+  std::unique_ptr<engine::ShardedScheduler> scheduler;
+  std::vector<ShardLoad> shards;  // which call it, and go before
+  ASSIGN_OR_RETURN(scheduler,
                    engine::ShardedScheduler::make(
                        load.policy, load.threads,
                        [&](size_t s, engine::ShardDecisions& d, Time) { shards[s].account(d); }));

@@ -36,12 +36,28 @@ class QueueGrowth {
 
  private:
   static constexpr double kPromisedByCame = 8;  // times as many promised as came
+  static constexpr double kRecent = 16;         // arrivals
+  static constexpr uint32_t kHopeAgain = 100;   // times that the queue gets so long
+  static constexpr size_t kLongest = 256;       // longer queues count as this
 
   struct Count {
     double promised = 0, came = 0;
     uint32_t times = 0;  // it got so long, since it last hoped anew
   };
-  void became(size_t waiting);
+  void became(size_t waiting) {
+    const size_t length = std::min(waiting, kLongest);
+    if (length >= counts_.size()) [[unlikely]]
+      counts_.resize(length + 1);
+    if (waiting > waiting_) {
+      Count& count = counts_[at_];
+      count.came += static_cast<double>(waiting - waiting_);
+      if (count.came >= kRecent) count = {count.promised / 2, count.came / 2, count.times};
+      if (++counts_[length].times >= kHopeAgain) hope_anew(counts_[length]);
+    }
+    waiting_ = waiting;
+    at_ = length;
+  }
+  static void hope_anew(Count& longer);
 
   std::vector<Count> counts_ = std::vector<Count>(1);  // by length
   size_t waiting_ = 0, at_ = 0;                        // at_: its place in counts_

@@ -113,9 +113,10 @@ Timeline::Endings sharded(std::string_view policy, uint64_t seed, size_t shards,
     }
   };
   settle(Time());
+  ShardedScheduler::Caller caller(*scheduler);
   line.run(
       [&](const Task& t, Time now) {
-        scheduler->nominate(t);
+        caller.nominate(t);
         if (rules != nullptr && t.job.value() % 8 == 0) {
           scheduler->set_rules(policy::any_rules(*rules));
         }
@@ -168,10 +169,11 @@ TEST(ShardedScheduler, AWithdrawalMayCrossTheRemovalOfItsKey) {
   const KeyId key = scheduler->add_key({"k", latency(1, 5), Duration::millis(25)});
   scheduler->add_worker();
   const Task task{JobId(1), key, Time(), Time() + Duration::millis(25), 1};
-  scheduler->nominate(task);
+  ShardedScheduler::Caller caller(*scheduler);
+  caller.nominate(task);
   settle();
   EXPECT_EQ(bound, 1u);
-  scheduler->withdraw(task);
+  caller.withdraw(task);
   scheduler->remove_key(key);
   settle();
   EXPECT_EQ(withdrawn, 0u);
@@ -209,6 +211,7 @@ class Storm {
  private:
   void produce(uint64_t producer) {
     Random random(producer);
+    ShardedScheduler::Caller caller(*scheduler_);
     for (uint64_t job = producer; job < kJobs; job += kProducers) {
       const Time now = monotonic_now();
       Task task{JobId(job), KeyId(static_cast<uint32_t>(random.below(6))), now, Time::infinite(),
@@ -216,8 +219,8 @@ class Storm {
       if (random.below(8) > 0) {
         task.deadline = now + Duration::micros(static_cast<int64_t>(random.below(20'000)));
       }
-      scheduler_->nominate(task);
-      if (random.below(4) == 0) scheduler_->withdraw(task);
+      caller.nominate(task);
+      if (random.below(4) == 0) caller.withdraw(task);
     }
   }
 
@@ -254,6 +257,7 @@ TEST(ShardedScheduler, KeysThatHaveGoneLeaveNothingBehind) {
     for (const policy::Batch& b : d.decisions.bound) bound.push_back(b);
   });
   ShardedScheduler& scheduler = **made;
+  ShardedScheduler::Caller caller(scheduler);
   Time now = Time::from_nanos(1);
   const auto settle = [&] {
     for (int turns = 0; turns < 10; ++turns) {
@@ -267,7 +271,7 @@ TEST(ShardedScheduler, KeysThatHaveGoneLeaveNothingBehind) {
     const KeyId key = scheduler.add_key({"m", latency(1, 5), Duration::millis(25)});
     EXPECT_LT(key.value(), 1u);
     settle();
-    scheduler.nominate(Task{JobId(job), key, now, now + Duration::millis(25)});
+    caller.nominate(Task{JobId(job), key, now, now + Duration::millis(25)});
     for (int i = 0; i < 40; ++i) {  // until it wants to start
       settle();
       now = now + Duration::millis(1);

@@ -120,11 +120,6 @@ void ModelShard::woken(size_t index) {
   changed(index);
 }
 
-void ModelShard::mark_changed(size_t index) {
-  keys_[index].changed = true;
-  changed_.push_back(index);
-}
-
 // Answers first: the ranker then meets a key's new offer with its worker settled.
 void ModelShard::publish() {
   for (size_t i : changed_) {

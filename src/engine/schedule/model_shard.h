@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "engine/schedule/scheduler_links.h"
@@ -52,9 +53,8 @@ class ModelShard {
   void decide(size_t index, Time now, policy::Decisions& out);
   bool wake_batchers(Time now, policy::Decisions& out);
   void changed(size_t index) {
-    if (!keys_[index].changed) mark_changed(index);
+    if (!std::exchange(keys_[index].changed, true)) changed_.push_back(index);
   }
-  void mark_changed(size_t index);
   void woken(size_t index);
   void publish();
   void explain_drops(Time now, policy::Decisions& out) const;

@@ -50,12 +50,29 @@ class ShardedScheduler {
   void set_delay_bound(policy::DelayBound bound);
   void set_rules(const policy::Rules& rules);
 
-  // The request path, from any thread; never block.
-  void nominate(const policy::Task& task) { post({task, false}); }
-  // Comes back among a turn's `withdrawn`, unless it is bound or dropped first:
-  // a withdrawal that crosses a grant loses. After the task's nomination, from
-  // the same thread.
-  void withdraw(const policy::Task& task) { post({task, true}); }
+  // The request path: one thread's way in, of any number of threads. Never blocks. Goes before the
+  // scheduler.
+  class Caller {
+   public:
+    explicit Caller(ShardedScheduler& scheduler) : scheduler_(scheduler) {
+      for (const auto& shard : scheduler.shards_) places_.emplace_back(shard->inbox.messages);
+    }
+    void nominate(const policy::Task& task) { post({task, false}); }
+    // Comes back among a turn's `withdrawn`, unless it is bound or dropped first: a withdrawal that
+    // crosses a grant loses. After the task's nomination, by the same caller.
+    void withdraw(const policy::Task& task) { post({task, true}); }
+
+   private:
+    void post(const ShardInbox::Message& message) {
+      const size_t s = message.task.key.index() % places_.size();
+      ShardInbox& inbox = scheduler_.shards_[s]->inbox;
+      inbox.messages.enqueue(places_[s], message);
+      inbox.parker.unpark();
+    }
+
+    ShardedScheduler& scheduler_;
+    std::vector<moodycamel::ProducerToken> places_;  // in the inboxes, by shard
+  };
   // The worker has really ended its batch.
   void freed(WorkerId worker);
 
@@ -76,11 +93,6 @@ class ShardedScheduler {
   };
 
   ShardedScheduler(policy::Parts parts, size_t shards, Decided decided);
-  void post(const ShardInbox::Message& message) {
-    Shard& shard = *shards_[message.task.key.index() % shards_.size()];
-    shard.inbox.messages.enqueue(message);
-    shard.inbox.parker.unpark();
-  }
   void tell_shard(KeyId key, ShardCommand command);
   void tell_rank(RankCommand command);
   void run_shard(size_t shard);

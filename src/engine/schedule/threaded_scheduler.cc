@@ -12,6 +12,7 @@ absl::StatusOr<std::unique_ptr<ThreadedScheduler>> ThreadedScheduler::make(
                                             [s = scheduler.get()](size_t, ShardDecisions& d,
                                                                   Time now) { s->decided(d, now); },
                                             rules));
+  scheduler->caller_.emplace(*scheduler->sharded_);
   return scheduler;
 }
 
@@ -37,11 +38,11 @@ WorkerId ThreadedScheduler::add_worker(Time, policy::Decisions&, uint32_t type, 
 
 void ThreadedScheduler::nominate(const policy::Task& task, Time, policy::Decisions&) {
   waiting_[task.key.index()] += task.items;
-  sharded_->nominate(task);
+  caller_->nominate(task);
 }
 
 bool ThreadedScheduler::withdraw(const policy::Task& task, Time, policy::Decisions&) {
-  sharded_->withdraw(task);
+  caller_->withdraw(task);
   return false;
 }
 

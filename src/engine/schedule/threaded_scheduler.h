@@ -60,7 +60,8 @@ class ThreadedScheduler final : public policy::Scheduler {
   std::atomic<int64_t> decided_at_{Time::infinite().nanos()};
   std::function<void()> wake_;
   std::vector<uint64_t> waiting_;              // items, by key
-  std::unique_ptr<ShardedScheduler> sharded_;  // last: its threads use the above
+  std::unique_ptr<ShardedScheduler> sharded_;  // its threads use the above
+  std::optional<ShardedScheduler::Caller> caller_;
 };
 
 }  // namespace fermata::engine

@@ -34,7 +34,8 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   slowest_ = counted_ = BatchTimes(info_.latency.slowest(), bound);
   counted_types_ = kAnyType;
   fastest_ = info_.latency.fastest(1);
-  alone_ = slowest_.run(1) + slowest_.delay(1);
+  offer_.outlook.alone = slowest_.run(1);
+  alone_ = offer_.outlook.alone + slowest_.delay(1);
   find_larger();
 }
 
@@ -192,9 +193,11 @@ inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
     offer_.types |= behind;
   }
   if (all == queue_.size()) refuse_after_ = offer_.outlook.first_by;
-  const Time first_deadline = first == 0 ? deadline : queue_[first].deadline;
-  const Time valid_until = std::min(times_->decide_by(first_deadline, offer_.items),
-                                    times_->decide_by(deadline, queue_[0].items));
+  Time valid_until = deadline - (offer_.run + times_->delay(offer_.items));
+  if (first > 0) {
+    valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
+                           times_->decide_by(deadline, queue_[0].items));
+  }
   wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
 }
 
@@ -205,7 +208,6 @@ inline void QueueBatcher::expect(Time now) {
   outlook.seen = last_urgent_;
   outlook.variation = variation_.value();
   outlook.slack = slack(now);
-  outlook.alone = slowest_.run(1);
   if (queue_.empty()) return;
   outlook.first_by = latest_alone(queue_[0]);
   outlook.last_by = latest_alone(queue_[queue_.size() - 1]);

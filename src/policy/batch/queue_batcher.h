@@ -71,15 +71,15 @@ class QueueBatcher : public Batcher {
   void count_with(uint32_t types);
   size_t first_in_time(const BatchTimes& times, const Moment& m) const;
   void take_for(uint32_t type, const Moment& m, size_t& first, size_t& take, Decisions& out);
-  Duration slack(Time now) const;  // see Outlook
+  inline Duration slack(Time now) const;  // see Outlook
   void update(Time now, Decisions& out);
   void refuse_infeasible(Time now, Decisions& out);
-  void refuse_first(size_t n, Decisions& out);
+  inline void refuse_first(size_t n, Decisions& out);
   void remember_larger(const Task& task);
   void find_larger();
   void refuse(const Task& task, Decisions& out);
-  void offer_urgent(const Cut& c, Time now);
-  void expect(Time now);
+  inline void offer_urgent(const Cut& c, Time now);
+  inline void expect(Time now);
   void offer_best_effort(Time now);
   void fill(size_t first, size_t take, const BatchTimes& times, const Moment& m, Time until,
             Batch& batch);
@@ -89,7 +89,7 @@ class QueueBatcher : public Batcher {
     return latest_on_any_type(task);
   }
   Time latest_on_any_type(const Task& task) const;
-  void expect_more_like(const Task& task, Time now);
+  inline void expect_more_like(const Task& task, Time now);
 
   const KeyId key_;
   KeyInfo info_;

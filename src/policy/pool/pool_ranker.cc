@@ -138,13 +138,13 @@ void PoolRanker::release_held(Time now) {
   held_.clear();
 }
 
-void PoolRanker::match(Time now, std::vector<Grant>& out) {
+void PoolRanker::match_some(Time now, std::vector<Grant>& out) {
   while (later_.top() <= now) {
     const size_t k = later_.top_index();
     later_.set(k, Time::infinite());
     set_due(k, true);
   }
-  while (any_due() && grant_due(now, out)) {
+  while (grant_due(now, out)) {
   }
   if (best_effort_.top().is_infinite() && now < look_again_) return;
   while (grant_best_effort(now, out)) {

@@ -64,7 +64,13 @@ class PoolRanker {
     MinTree available;  // by worker: kIdle, or when a running one is expected to be free
   };
 
-  void match(Time now, std::vector<Grant>& out);
+  void match(Time now, std::vector<Grant>& out) {
+    const bool none = best_effort_.top().is_infinite() && now < look_again_;
+    if (later_.top() > now && none && !any_due()) [[likely]]
+      return;
+    match_some(now, out);
+  }
+  void match_some(Time now, std::vector<Grant>& out);
   bool grant_due(Time now, std::vector<Grant>& out);
   bool grant_best_effort(Time now, std::vector<Grant>& out);
   enum class Given { kWorker, kNothing, kTooLong };  // the last: it waits, others behind it not

@@ -64,12 +64,14 @@ uint32_t PoolView::types_of_model(KeyId key) const {
 }
 
 void PoolView::set_offer(const Offer& offer) {
-  offers_[offer.key.index()] = offer;
+  const size_t k = offer.key.index();
+  offers_[k] = offer;
   const uint32_t there = offer.types & types_for(offer.key);
-  if (there != 0) offers_[offer.key.index()].types = there;  // else it is loaded where it may run
-  slack_.set(offer.key.index(), Time() + offer.outlook.slack);
+  if (there != offer.types && there != 0)
+    offers_[k].types = there;  // 0: it is loaded where it may run
+  slack_.set(k, Time() + offer.outlook.slack);
   const bool waits = offer.items > 0 && !offer.best_effort;
-  first_by_.set(offer.key.index(), waits ? offer.outlook.first_by : Time::infinite());
+  first_by_.set(k, waits ? offer.outlook.first_by : Time::infinite());
 }
 
 WorkerId PoolView::add_worker(uint32_t type, int64_t memory_bytes) {
