@@ -11,12 +11,10 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/status.h"
@@ -25,6 +23,7 @@
 #include "engine/apart/record.h"
 #include "engine/confine/nursery.h"
 #include "engine/execute/backend.h"
+#include "engine/execute/by_variant.h"
 #include "engine/onnx/onnx_model.h"
 #include "engine/threads/give_way_to_all.h"
 #include "engine/threads/periodic.h"
@@ -35,28 +34,7 @@ namespace {
 
 constexpr Duration kMemoryLook = Duration::seconds(2);
 
-// Which variants are loaded, by any of the slots.
-class Known {
- public:
-  void put(std::shared_ptr<const Variant> variant) {
-    const std::lock_guard lock(mutex_);
-    const uint32_t id = variant->id.value();
-    variants_[id] = std::move(variant);
-  }
-  void remove(uint32_t id) {
-    const std::lock_guard lock(mutex_);
-    variants_.erase(id);
-  }
-  std::shared_ptr<const Variant> find(uint32_t id) {
-    const std::lock_guard lock(mutex_);
-    const auto it = variants_.find(id);
-    return it == variants_.end() ? nullptr : it->second;
-  }
-
- private:
-  std::mutex mutex_;
-  absl::flat_hash_map<uint32_t, std::shared_ptr<const Variant>> variants_;
-};
+using Known = ByVariant<const Variant>;  // which are loaded, by any of the slots
 
 // Runs what one of the server's workers asks, on a thread that lives as long as the process.
 class Slot {
@@ -110,7 +88,7 @@ class Slot {
 
   absl::StatusOr<std::vector<Tensor>> run_asked(std::vector<StageRun>& stages) {
     ASSIGN_OR_RETURN(const Request request, read_request(area_.request(number_)));
-    variant_ = known_.find(request.variant);
+    variant_ = known_.find(VariantId(request.variant));
     if (variant_ == nullptr) return internal("variant {} is not loaded", request.variant);
     const Signature& signature = variant_->signature;
     std::vector<OnnxInput> inputs;
@@ -212,13 +190,13 @@ class Process {
       }
     }
     RETURN_IF_ERROR(load_into_slots(request));
-    known_.put(request.variant);
+    known_.put(request.variant->id, request.variant);
     return absl::OkStatus();
   }
 
-  void unload(uint32_t id) {
+  void unload(VariantId id) {
     known_.remove(id);
-    for (const auto& slot : slots_) slot->runner().unload(VariantId(id));
+    for (const auto& slot : slots_) slot->runner().unload(id);
   }
 
   Slot* slot(uint32_t k) { return k < slots_.size() ? slots_[k].get() : nullptr; }
@@ -255,7 +233,7 @@ absl::Status serve(const Area& area, Lines& lines) {
     if (op == "load") {
       RETURN_IF_ERROR(lines.write(said(process.load(*line))));
     } else if (op == "unload") {
-      process.unload(asked.value("variant", 0u));
+      process.unload(VariantId(asked.value("variant", 0u)));
       RETURN_IF_ERROR(lines.write(said(absl::OkStatus())));
     } else if (op == "stop") {
       if (slot != nullptr) slot->runner().terminate();

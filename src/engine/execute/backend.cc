@@ -132,6 +132,13 @@ std::unique_ptr<ModelRunner> AllRunners::make() {
 
 }  // namespace
 
+absl::Status blame(const absl::Status& failed, bool ran) {
+  if (!absl::IsInvalidArgument(failed)) return failed;
+  if (ran) return invalid("the model rejects its input: {}", message(failed));
+  return error(absl::StatusCode::kUnknown,
+               "the model, which has never run, fails or rejects its input: {}", message(failed));
+}
+
 absl::Span<const Backend> backends() { return kBackends; }
 
 const Backend& backend_of(const inference::ModelConfig& config) {

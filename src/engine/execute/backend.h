@@ -38,6 +38,10 @@ class ModelRunner {
   virtual std::unique_ptr<ModelRunner> successor() const = 0;
 };
 
+// Of a run's error: a model that has run fails for what it was given; of one that never has that
+// cannot be told.
+absl::Status blame(const absl::Status& failed, bool ran);
+
 // What the runners of one type of worker share.
 class ModelRunners {
  public:

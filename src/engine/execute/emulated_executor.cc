@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <thread>
 
-#include "absl/container/flat_hash_map.h"
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
+#include "engine/execute/by_variant.h"
 #include "engine/threads/parker.h"
 
 namespace fermata::engine {
@@ -105,22 +103,20 @@ class EmulatedExecutor : public Executor {
                        LatencyTable::make(latency_at(profile, 0.5), variant->signature.max_batch));
     }
     if (inner_ != nullptr) RETURN_IF_ERROR(inner_->load(variant));
-    const std::lock_guard lock(mutex_);
-    variants_[variant->id] = {variant, std::move(latency)};
+    variants_.put(variant->id, std::make_shared<Emulated>(Emulated{variant, std::move(latency)}));
     return absl::OkStatus();
   }
 
   void unload(VariantId id) override {
     if (inner_ != nullptr) inner_->unload(id);
-    const std::lock_guard lock(mutex_);
-    variants_.erase(id);
+    variants_.remove(id);
   }
 
   void run(BatchRun batch) override {
-    const Emulated emulated = find(batch.variant);
-    if (emulated.latency == nullptr) return inner_->run(std::move(batch));
+    auto emulated = variants_.at(batch.variant);
+    if (emulated->latency == nullptr) return inner_->run(std::move(batch));
     const Time start = std::max(monotonic_now(), busy_until_);
-    const Duration took = (*emulated.latency)(items_of(batch.parts));
+    const Duration took = (*emulated->latency)(items_of(batch.parts));
     busy_until_ = start + took;
     if (inner_ != nullptr) {
       batch.done = [timer = timer_, start, took, ended = ended_,
@@ -138,7 +134,7 @@ class EmulatedExecutor : public Executor {
     timer_->set(busy_until_, [batch = std::move(batch), emulated, start, took]() mutable {
       BatchResult result{.started = start, .run = took};
       for (const BatchPart& part : batch.parts) {
-        result.parts.push_back(answer(emulated.variant->signature, part));
+        result.parts.push_back(answer(emulated->variant->signature, part));
       }
       batch.done(std::move(result));
     });
@@ -168,21 +164,13 @@ class EmulatedExecutor : public Executor {
   }
 
  private:
-  Emulated find(VariantId id) {
-    const std::lock_guard lock(mutex_);
-    const auto it = variants_.find(id);
-    FERMATA_CHECK(it != variants_.end());
-    return it->second;
-  }
-
   const std::shared_ptr<Timer> timer_;
   const uint32_t type_;
   const std::shared_ptr<Executor> inner_;  // null: zeros are answered
   Time busy_until_;                        // of the one thread that calls run()
   // When the last batch of `inner` ended; of the one thread that calls its done().
   const std::shared_ptr<Time> ended_ = std::make_shared<Time>();
-  std::mutex mutex_;
-  absl::flat_hash_map<VariantId, Emulated> variants_;
+  ByVariant<const Emulated> variants_;
 };
 
 class EmulatedExecutors : public ExecutorFactory {

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/execute/by_variant.h"
 #include "engine/execute/stages.h"
 #include "model/dynamic_network.h"
 #include "model/latency.h"
@@ -116,32 +117,18 @@ class OnnxRunner : public ModelRunner {
     loaded->ran = loaded->variant->tried || loaded->variant->profile.measured();
     loaded->item_elements = item_elements(loaded->variant->signature);
     loaded->rest = rest_of(*loaded->variant, loaded->stages->size());
-    const std::lock_guard lock(mutex_);
-    variants_[loaded->variant->id] = std::move(loaded);
+    variants_.put(loaded->variant->id, loaded);
     return absl::OkStatus();
   }
 
-  void unload(VariantId id) override {
-    std::shared_ptr<Loaded> gone;  // freed without the lock
-    const std::lock_guard lock(mutex_);
-    if (const auto it = variants_.find(id); it != variants_.end()) {
-      gone = std::move(it->second);
-      variants_.erase(it);
-    }
-  }
+  void unload(VariantId id) override { variants_.remove(id); }
 
   absl::StatusOr<std::vector<Tensor>> run(const WholeBatch& batch,
                                           std::vector<StageRun>& ran) override {
-    std::shared_ptr<Loaded> loaded;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = variants_.find(batch.variant);
-      FERMATA_CHECK(it != variants_.end());
-      loaded = it->second;
-    }
+    const std::shared_ptr<Loaded> loaded = variants_.at(batch.variant);
     if (batch.first) (void)take_status(ort().RunOptionsUnsetTerminate(run_options_.get()));
     auto outputs = run_model(*loaded, batch, ran);
-    if (!outputs.ok()) return blamed(outputs.status(), loaded->ran);
+    if (!outputs.ok()) return blame(outputs.status(), loaded->ran);
     loaded->ran = true;
     return outputs;
   }
@@ -165,14 +152,6 @@ class OnnxRunner : public ModelRunner {
   std::optional<cpu_set_t> processors() const {
     const std::lock_guard lock(mutex_);
     return processors_;
-  }
-
-  // A model that has run fails for what it was given; of one that never has that cannot be told.
-  static absl::Status blamed(const absl::Status& status, bool ran) {
-    if (!absl::IsInvalidArgument(status)) return status;
-    if (ran) return invalid("the model rejects its input: {}", message(status));
-    return error(absl::StatusCode::kUnknown,
-                 "the model, which has never run, fails or rejects its input: {}", message(status));
   }
 
   absl::StatusOr<std::vector<Tensor>> run_model(const Loaded& loaded, const WholeBatch& batch,
@@ -208,15 +187,13 @@ class OnnxRunner : public ModelRunner {
     int64_t width = loaded.network->width;
     if (!loaded.network->widen || left == all || loaded.rest[stage] == nullptr) return width;
     const Duration time = (*loaded.rest[stage])(all);
-    const std::lock_guard lock(mutex_);
-    for (const auto& [id, other_of] : variants_) {
-      const Loaded& other = *other_of;
-      if (other.stages != loaded.stages || other.network->width <= width) continue;
-      if (other.rest[stage] == nullptr) continue;
+    variants_.each([&](const Loaded& other) {
+      if (other.stages != loaded.stages || other.network->width <= width) return;
+      if (other.rest[stage] == nullptr) return;
       const double takes_ms =
           (*other.rest[stage])(left).millis() * loaded.item_elements / other.item_elements;
       if (takes_ms <= time.millis()) width = other.network->width;
-    }
+    });
     return width;
   }
 
@@ -224,7 +201,7 @@ class OnnxRunner : public ModelRunner {
   const OrtPtr<OrtRunOptions> run_options_;
   mutable std::mutex mutex_;
   std::optional<cpu_set_t> processors_;
-  absl::flat_hash_map<VariantId, std::shared_ptr<Loaded>> variants_;
+  ByVariant<Loaded> variants_;
 };
 
 class OnnxRunners : public ModelRunners {

@@ -10,6 +10,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/check.h"
 #include "base/status.h"
+#include "engine/execute/by_variant.h"
 #include "engine/execute/openvino_api.h"
 #include "model/dynamic_network.h"
 
@@ -180,37 +181,19 @@ class OpenVinoRunner : public ModelRunner {
         openvino_status(openvino().compiled_request(prepared->compiled.get(), &request)));
     prepared->request.reset(request);
     prepared->ran = variant->tried || variant->profile.measured();
-    const std::lock_guard lock(mutex_);
-    variants_[variant->id] = std::move(prepared);
+    variants_.put(variant->id, std::move(prepared));
     return absl::OkStatus();
   }
 
-  void unload(VariantId id) override {
-    std::shared_ptr<Prepared> gone;  // freed without the lock
-    const std::lock_guard lock(mutex_);
-    if (const auto it = variants_.find(id); it != variants_.end()) {
-      gone = std::move(it->second);
-      variants_.erase(it);
-    }
-  }
+  void unload(VariantId id) override { variants_.remove(id); }
 
   absl::StatusOr<std::vector<Tensor>> run(const WholeBatch& batch,
                                           std::vector<StageRun>& /*ran*/) override {
-    std::shared_ptr<Prepared> prepared;
-    {
-      const std::lock_guard lock(mutex_);
-      const auto it = variants_.find(batch.variant);
-      FERMATA_CHECK(it != variants_.end());
-      prepared = it->second;
-    }
+    const std::shared_ptr<Prepared> prepared = variants_.at(batch.variant);
     auto outputs = run_prepared(*prepared, batch);
-    if (outputs.ok()) prepared->ran = true;
-    if (outputs.ok() || !absl::IsInvalidArgument(outputs.status())) return outputs;
-    // As of an ONNX model.
-    if (prepared->ran) return invalid("the model rejects its input: {}", message(outputs.status()));
-    return error(absl::StatusCode::kUnknown,
-                 "the model, which has never run, fails or rejects its input: {}",
-                 message(outputs.status()));
+    if (!outputs.ok()) return blame(outputs.status(), prepared->ran);
+    prepared->ran = true;
+    return outputs;
   }
 
   std::unique_ptr<ModelRunner> successor() const override {
@@ -247,8 +230,7 @@ class OpenVinoRunner : public ModelRunner {
   }
 
   const std::shared_ptr<Networks> networks_;
-  std::mutex mutex_;
-  absl::flat_hash_map<VariantId, std::shared_ptr<Prepared>> variants_;
+  ByVariant<Prepared> variants_;
 };
 
 class OpenVinoRunners : public ModelRunners {

@@ -1,14 +1,13 @@
 #include "engine/execute/thread_executor.h"
 
-#include <mutex>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/catalog.h"
 #include "engine/execute/backend.h"
 #include "engine/execute/batch_thread.h"
+#include "engine/execute/by_variant.h"
 #include "engine/execute/gather.h"
 #include "engine/execute/run_watch.h"
 
@@ -23,16 +22,14 @@ class ThreadExecutor : public Executor {
   absl::Status load(std::shared_ptr<const Variant> variant) override {
     thread_.wait();  // an earlier unload of it
     RETURN_IF_ERROR(runner_->load(variant));
-    const std::lock_guard lock(mutex_);
-    variants_[variant->id] = std::move(variant);
+    variants_.put(variant->id, variant);
     return absl::OkStatus();
   }
 
   void unload(VariantId id) override {
     thread_.post([this, id] {
       runner_->unload(id);
-      const std::lock_guard lock(mutex_);
-      variants_.erase(id);
+      variants_.remove(id);
     });
   }
 
@@ -47,7 +44,7 @@ class ThreadExecutor : public Executor {
 
  private:
   void run_batch(BatchRun& batch) {
-    const std::shared_ptr<const Variant> variant = find(batch.variant);
+    const std::shared_ptr<const Variant> variant = variants_.find(batch.variant);
     BatchResult result;
     result.started = monotonic_now();
     first_ = true;
@@ -58,13 +55,6 @@ class ThreadExecutor : public Executor {
       return try_parts(*variant, batch.to_the_end, parts, into);
     });
     batch.done(std::move(result));
-  }
-
-  // Null where it is not loaded.
-  std::shared_ptr<const Variant> find(VariantId id) {
-    const std::lock_guard lock(mutex_);
-    const auto it = variants_.find(id);
-    return it == variants_.end() ? nullptr : it->second;
   }
 
   // Adds one result for each part, or none where all of them fail together.
@@ -88,8 +78,7 @@ class ThreadExecutor : public Executor {
   }
 
   const std::unique_ptr<ModelRunner> runner_;
-  std::mutex mutex_;
-  absl::flat_hash_map<VariantId, std::shared_ptr<const Variant>> variants_;
+  ByVariant<const Variant> variants_;
   // The thread's own:
   Gatherer gatherer_;
   bool first_ = true;
