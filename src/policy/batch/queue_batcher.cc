@@ -37,6 +37,7 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   offer_.outlook.alone = slowest_.run(1);
   alone_ = offer_.outlook.alone + slowest_.delay(1);
   find_larger();
+  retime();
 }
 
 uint32_t QueueBatcher::types_for(const Task& task, Time now) const {
@@ -55,6 +56,7 @@ void QueueBatcher::count_with(uint32_t types) {
   }
   counted_ = BatchTimes(LatencyByType(std::move(tables)).slowest(), delay_);
   counted_types_ = types;
+  retime();
   retarget();
 }
 
@@ -176,7 +178,7 @@ void QueueBatcher::refuse(const Task& task, Decisions& out) {
 
 inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   FERMATA_CHECK(c.take > 0);
-  const Time deadline = queue_[0].deadline;
+  const Task& head = queue_[0];
   const size_t first = alike() ? 0 : c.drop;
   const uint64_t all = queue_.items_from(0);
   const bool whole = first == 0 && c.take == queue_.size();
@@ -186,17 +188,17 @@ inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   offer_.types = counted_types_;
   offer_.run = times_->run(offer_.items);
   offer_.epoch = epoch_;
-  schedule(deadline, now, offer_);
+  schedule(head, now, offer_);
   if (!alike()) {
     const uint32_t behind = types_for(queue_[queue_.size() - 1], now);
     if ((behind & ~offer_.types) != 0) offer_.start_at = now;
     offer_.types |= behind;
   }
   if (all == queue_.size()) refuse_after_ = offer_.outlook.first_by;
-  Time valid_until = deadline - (offer_.run + times_->delay(offer_.items));
+  Time valid_until = head.deadline - (offer_.run + times_->delay(offer_.items));
   if (first > 0) {
     valid_until = std::min(times_->decide_by(queue_[first].deadline, offer_.items),
-                           times_->decide_by(deadline, queue_[0].items));
+                           times_->decide_by(head.deadline, head.items));
   }
   wake_ = std::max(std::min(valid_until, refuse_after_), now) + kTick;
 }

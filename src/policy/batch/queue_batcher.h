@@ -41,11 +41,11 @@ class QueueBatcher : public Batcher {
   // The queue is not empty, and each of its tasks could still end in time alone.
   // The cut must take something unless it drops everything.
   virtual Cut cut(const Moment& m) = 0;
-  // Fills start_at, its rule and urgency of an offer of `items` items, the earliest
-  // deadline among them being `deadline`.
-  virtual void schedule(Time deadline, Time now, Offer& offer) = 0;
-  // λ has changed, or times() have.
-  virtual void retarget() {}
+  // Fills start_at, its rule and urgency of an offer of `items` items, of which `head` has the
+  // earliest deadline.
+  virtual void schedule(const Task& head, Time now, Offer& offer) = 0;
+  virtual void retime() {}    // times() have changed
+  virtual void retarget() {}  // λ has, or times() have
   virtual void learned(const Grant&) {}
   // How many of the `take` tasks from `first` on run, at least one.
   virtual size_t cap(size_t /*first*/, size_t take) { return take; }

@@ -25,11 +25,13 @@ class RuleBatcher final : public QueueBatcher {
  public:
   RuleBatcher(const Rules& rules, KeyId key, KeyInfo info, DelayBound delay)
       : QueueBatcher(key, std::move(info), delay), rules_(rules) {
+    retime();
     retarget();
   }
 
   void set_rules(const Rules& rules, Time now, Decisions& out) override {
     rules_ = rules;
+    retime();
     retarget();
     sparse_ = sparse();
     tell(outlook());
@@ -43,13 +45,13 @@ class RuleBatcher final : public QueueBatcher {
     return window_cut(queue(), times(), size_to_save(), m);
   }
 
-  void schedule(Time deadline, Time now, Offer& offer) override {
-    const Time latest = deadline - times().run(offer.items + 1);
-    offer.start_at = start(offer, latest, now);
+  void schedule(const Task& head, Time now, Offer& offer) override {
+    const Time latest = head.deadline - times().run(offer.items + 1);
+    offer.start_at = start(offer, head.arrival, latest, now);
     tell(offer.outlook);
-    offer.urgency = rules_.by_deadline ? deadline : deadline - offer.run;
+    offer.urgency = rules_.by_deadline ? head.deadline : head.deadline - offer.run;
     offer.planned = false;
-    if (rules_.planned) follow_plan(offer, latest);
+    if (rules_.planned) follow_plan(head, latest, offer);
   }
 
   void learned(const Grant& grant) override {
@@ -96,6 +98,10 @@ class RuleBatcher final : public QueueBatcher {
   }
   void holds(size_t waiting, Time now) override { growth_.length(waiting, now, tasks_rate()); }
 
+  void retime() override {
+    least_in_way_ = least_in_way();
+    find_early();
+  }
   void retarget() override {
     target_ = target_size(times(), rate(), budget());
     capacity_ = efficiency(target_);
@@ -110,10 +116,8 @@ class RuleBatcher final : public QueueBatcher {
       cheap_ -= rising(fixed_s, (budget().seconds() - fixed_s) * kCheap,
                        (budget().seconds() - fixed_s) * kDear);
     }
-    least_in_way_ = least_in_way();
     gap_s_ = rate().per_second() > 0 ? 1 / rate().per_second() : kNobodyComes;
     calm_ = calm();
-    find_worth_waiting_for();
   }
 
  private:
@@ -138,8 +142,7 @@ class RuleBatcher final : public QueueBatcher {
     outlook.lost = loses ? loss_ * std::min(rate().per_second(), capacity_) : 0;
   }
 
-  void follow_plan(Offer& offer, Time latest) const {
-    const Task& head = queue()[0];
+  static void follow_plan(const Task& head, Time latest, Offer& offer) {
     offer.planned = !head.start_from.is_infinite();
     if (offer.planned) {
       offer.start_at = std::min(head.start_from, latest);
@@ -195,7 +198,7 @@ class RuleBatcher final : public QueueBatcher {
     return rate().per_second() * static_cast<double>(tasks) / static_cast<double>(items);
   }
 
-  Time start(Offer& offer, Time latest, Time now) const {
+  Time start(Offer& offer, Time came, Time latest, Time now) const {
     const auto at_once = [&](StartRule rule) {
       offer.rule = rule;
       return now;
@@ -209,15 +212,14 @@ class RuleBatcher final : public QueueBatcher {
     if (rules_.spare > 0 && alone_load_ <= rules_.spare && others_slack_ >= offer.run) {
       return at_once(StartRule::kSpareWorkers);
     }
-    return hold(offer, latest, now);
+    return hold(offer, came, latest, now);
   }
 
   // Until the first rule that ends it.
-  Time hold(Offer& offer, Time latest, Time now) const {
-    const Time came = queue()[0].arrival;
+  Time hold(Offer& offer, Time came, Time latest, Time now) const {
     const Time wanted = latest - margin(offer, std::max(latest - came, Duration()));
     const bool harmless = rules_.longest_hold > 0 && others_slack_ >= offer.run;
-    const Time at_most = harmless ? came + offer.run.scaled(rules_.longest_hold) : latest;
+    const Time at_most = harmless ? came + early_[offer.items].longest_hold : latest;
     const Time hope = rules_.no_growth ? growth_.hope() : Time::infinite();
     const Time held = std::max(now, std::min(hope, at_most));
     offer.rule = held < wanted
@@ -232,7 +234,8 @@ class RuleBatcher final : public QueueBatcher {
 
   // At most `longest`, which is to start when the head came.
   Duration margin(const Offer& offer, Duration longest) const {
-    const Duration worth = Duration::from_seconds(worth_waiting_for_[offer.items] * gap_s_);
+    const Early& own_early = early_[offer.items];
+    const Duration worth = Duration::from_seconds(own_early.worth_waiting_for * gap_s_);
     Duration early = std::min(burst_, longest);
     if (rules_.others_share && others_share_ > 0)
       early = std::max(early, longest.scaled(others_share_));
@@ -241,7 +244,7 @@ class RuleBatcher final : public QueueBatcher {
     if (rules_.long_later && others_slack_ < offer.run) {
       own = part(own, others_slack_.seconds() / offer.run.seconds());
     }
-    const Duration least = part(offer.run.scaled(rules_.margin), calm_);
+    const Duration least = part(own_early.margin, calm_);
     return std::min(std::max(least, own), longest);
   }
 
@@ -252,14 +255,16 @@ class RuleBatcher final : public QueueBatcher {
     return std::max(1u, static_cast<uint32_t>(least + (target_ - least) * (1 - calm_) + 0.5));
   }
 
-  // By batch size: how many more items make a difference.
-  void find_worth_waiting_for() {
+  void find_early() {
     const uint32_t most = times().max_batch();
-    worth_waiting_for_.assign(most + 1, 0);
+    early_.assign(most + 1, Early());
     uint32_t grown = 1;
-    for (uint32_t b = 1; b <= most && rules_.gain > 0; ++b) {
+    for (uint32_t b = 1; b <= most; ++b) {
+      early_[b].margin = times().run(b).scaled(rules_.margin);
+      early_[b].longest_hold = times().run(b).scaled(rules_.longest_hold);
+      if (rules_.gain == 0) continue;
       while (grown < most && (1 - rules_.gain) * efficiency(grown + 1) <= efficiency(b)) ++grown;
-      worth_waiting_for_[b] = grown < most ? grown - b : kFarFromNow;
+      early_[b].worth_waiting_for = grown < most ? grown - b : kFarFromNow;
     }
   }
 
@@ -267,7 +272,11 @@ class RuleBatcher final : public QueueBatcher {
   uint32_t target_ = 1, nearly_target_ = 1;
   double capacity_ = 0;  // items a second in batches of the target size
   double enough_ = 0;    // items that come in the time of a batch's fixed cost
-  std::vector<double> worth_waiting_for_;
+  struct Early {
+    double worth_waiting_for = 0;  // so many more items make a difference
+    Duration margin, longest_hold;
+  };
+  std::vector<Early> early_;     // by batch size
   double gap_s_ = kNobodyComes;  // 1/λ
   uint32_t least_in_way_ = 1;
   estimate::QueueGrowth growth_;
