@@ -211,7 +211,7 @@ TEST(PoolRanker, GivesNothingToWorkersThatHaveLeft) {
   ranker.freed(WorkerId(0), at(10), grants);
   ranker.offered(due_at(key, 2, 10), at(10), grants);
   EXPECT_THAT(grants, SizeIs(2));
-  EXPECT_FALSE(ranker.view().any_idle(kAnyType));
+  EXPECT_EQ(ranker.view().idle(0), 0u);
   ranker.set_available(WorkerId(0), true, at(12), grants);
   ASSERT_THAT(grants, SizeIs(3));
   EXPECT_EQ(grants[2].worker, WorkerId(0));

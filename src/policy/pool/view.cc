@@ -130,13 +130,6 @@ void PoolView::set_granted(WorkerId worker, bool granted) {
   enter(worker, was_idle);
 }
 
-bool PoolView::any_idle(uint32_t types) const {
-  for (size_t type = 0; type < types_.size(); ++type) {
-    if ((types >> type & 1) != 0 && types_[type].idle > 0) return true;
-  }
-  return false;
-}
-
 Time PoolView::next_free(uint32_t type, WorkerId but) {
   return least(types_[type].busy, but.index());
 }

@@ -53,9 +53,8 @@ class PoolView {
   const WorkerView& worker(WorkerId worker) const { return workers_[worker.index()]; }
   uint32_t serving() const { return serving_; }  // workers that are not away
   uint32_t types() const { return static_cast<uint32_t>(types_.size()); }
-  // Workers of the type that run nothing and are not granted; of any of the types, a bit each.
+  // Workers of the type that run nothing and are not granted.
   uint32_t idle(uint32_t type) const { return types_[type].idle; }
-  bool any_idle(uint32_t types) const;
   // The types that are as fast as it, by the profiles of all models that came: a bit each.
   uint32_t alike(uint32_t type) const { return alike_[type]; }
   // When the next busy worker of the type is expected to be free, one that is late at its

@@ -111,7 +111,7 @@ void WindowScheduler::tick(Time now, Decisions& out) {
 Time WindowScheduler::next_wake() const { return window_end_; }
 
 uint64_t WindowScheduler::waiting_items(KeyId key) const {
-  uint64_t items = queue_.is_service(key) ? queue_.waiting_items(key) : 0;
+  uint64_t items = queue_.waiting_items(key);
   for (const Planning& plan : planned_) {
     for (const Planned& batch : plan) {
       for (const Task& task : batch.tasks) items += task.key == key ? task.items : 0;

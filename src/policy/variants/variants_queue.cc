@@ -13,7 +13,6 @@
 namespace fermata::policy {
 namespace {
 
-// The deadline of a task that has none, as planners want one.
 constexpr size_t kRecent = 32;  // requests that stand for those to come
 
 }  // namespace
@@ -60,8 +59,6 @@ void VariantsQueue::add_service(KeyId key, const VariantsInfo& info) {
   service_of_[key] = at;
   (void)measure_fastest(at);
 }
-
-bool VariantsQueue::is_service(KeyId key) const { return service_of_.contains(key); }
 
 void VariantsQueue::remove(KeyId key) {
   FERMATA_CHECK(waiting_items(key) == 0);

@@ -43,7 +43,6 @@ class VariantsQueue {
   // The pool knows its variants' keys.
   void add_service(KeyId key, const VariantsInfo& info);
   void remove(KeyId key);
-  bool is_service(KeyId key) const;
   // That of a variant. True where that changes the fastest() of any service.
   bool latency_changed(KeyId key);
 
