@@ -185,7 +185,8 @@ absl::StatusOr<RemoteExecutor::Begun> RemoteExecutor::begin(const engine::BatchR
   Begun begun{.number = ++numbers_, .start = monotonic_now()};
   {
     const std::lock_guard lock(mutex_);
-    if (!there_) {
+    // Its other workers may not have gone yet: what died with it would die with it again.
+    if (!there_ || !host_->cause().empty()) {
       return absent(Absence::kCut, error(absl::StatusCode::kUnavailable, "its host has gone"));
     }
     begun.host = host_;

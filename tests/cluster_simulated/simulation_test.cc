@@ -92,6 +92,13 @@ TEST_F(Simulated, EveryRequestEndsOnceAndInTimeWhateverBefalls) {
   for (const uint64_t seed : found) report(seed);
 }
 
+// Each found a fault once.
+TEST_F(Simulated, NoSeedFindsAgainWhatItFound) {
+  for (const uint64_t seed : {736, 3751, 4332, 4489, 4582, 4955, 5096, 5307, 7984, 9471, 9831}) {
+    EXPECT_EQ(tried(seed, faults_of(seed)).wait(), "") << "seed " << seed;
+  }
+}
+
 TEST_F(Simulated, ASeedGivesTheSameRun) {
   for (const uint64_t seed : {uint64_t{4}, uint64_t{5}}) {
     const auto trace = [&] {
