@@ -16,7 +16,7 @@
 namespace fermata::engine {
 
 // Of all tests of a program.
-inline std::shared_ptr<Nursery> nursery() {
+inline std::shared_ptr<Nursery> test_nursery() {
   static const auto one = std::make_shared<Nursery>(fermata_command());
   return one;
 }
@@ -25,7 +25,7 @@ inline EngineOptions apart_options(const std::filesystem::path& repository) {
   EngineOptions options = options_for(repository);
   options.workers.isolation = Isolation::kProcess;
   options.workers.program = fermata_command();
-  options.workers.nursery = nursery();
+  options.workers.nursery = test_nursery();
   return options;
 }
 

@@ -144,15 +144,19 @@ std::shared_ptr<Nursery> Processes::opened(VariantId home) {
 // Where none of its processes is wanted any more: the last does not wait for what opens its
 // weights, which may hang.
 void Processes::stop_opening(VariantId home) {
-  const std::lock_guard lock(mutex_);
-  const auto first = known_.lower_bound({home, 0});
-  const bool wanted = std::any_of(first, known_.end(), [home](const auto& one) {
-    return one.first.first == home && !one.second.expired();
-  });
-  const auto opened = opened_.find(home);
-  if (wanted || opened == opened_.end()) return;
-  if (const auto one = opened->second.lock()) one->stop();
-  opened_.erase(opened);
+  std::shared_ptr<Nursery> one;  // its end waits for its thread: not under the lock
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first = known_.lower_bound({home, 0});
+    const bool wanted = std::any_of(first, known_.end(), [home](const auto& process) {
+      return process.first.first == home && !process.second.expired();
+    });
+    const auto opened = opened_.find(home);
+    if (wanted || opened == opened_.end()) return;
+    one = opened->second.lock();
+    opened_.erase(opened);
+  }
+  if (one != nullptr) one->stop();
 }
 
 absl::StatusOr<inference::ModelConfig> Processes::complete(const Variant& variant) const {
@@ -203,14 +207,16 @@ std::vector<std::string> Processes::command_of(const Variant& variant) const {
 }
 
 void Processes::stop_loading() {
+  std::vector<std::shared_ptr<Nursery>> opened;
   {
     const std::lock_guard lock(mutex_);
     loads_ = false;
     for (ModelProcess* process : completing_) process->kill();
     for (const auto& [home, known] : opened_) {
-      if (const auto one = known.lock()) one->stop();
+      if (auto one = known.lock()) opened.push_back(std::move(one));
     }
   }
+  for (const auto& one : opened) one->stop();
   for (const auto& [key, one] : all()) one->stop_loading();
 }
 

@@ -232,7 +232,10 @@ absl::StatusOr<pid_t> Nursery::ask(const std::string& words, absl::Span<const in
   const absl::Status asked = send(stream_, words, all);
   ::close(go[0]);
   absl::StatusOr<pid_t> child = asked.ok() ? receive_child() : asked;
-  if (child.ok() && (*child == 0 || *child == pid_)) child = unavailable("no child is there");
+  // One that was handed out is somebody's: only its owner may wait for it and end it.
+  if (child.ok() && (*child == 0 || *child == pid_ || copies_.contains(*child))) {
+    child = unavailable("no child is there");
+  }
   if (child.ok() && gate_) copies_.insert(*child);
   if (child.ok()) (void)::send(go[1], "", 1, MSG_NOSIGNAL);  // else its end is seen by who has it
   ::close(go[1]);
@@ -341,7 +344,6 @@ void Nursery::end_copies() {
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
   }
   end_unknown_copies(pid_, copies_);
-  copies_.clear();
 }
 
 // Children that were asked for and of which nobody has heard end too, then.
@@ -355,10 +357,14 @@ void Nursery::close() {
     pid_ = -1;
   }
   if (stream_ < 0) return;
+  // Those of what has a gate are ended already, and what it says may be a model's.
   const Time until = monotonic_now() + kLast;
-  for (auto late = receive(stream_, until); late.ok(); late = receive(stream_, until)) {
+  while (!had_gate && monotonic_now() < until) {
+    const auto late = receive(stream_, until);
+    if (!late.ok()) break;
     if (*late > 0) end(*late);
   }
+  copies_.clear();
   const std::lock_guard lock(mutex_);
   ::close(std::exchange(stream_, -1));
 }
