@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <algorithm>
 #include <deque>
 #include <memory>
 #include <mutex>
@@ -102,6 +103,7 @@ class StreamInfer final : public InferStream,
       acknowledgements_.pop_front();
     } else {
       slots_.pop_front();
+      ++answered_;
     }
     last_ = std::chrono::steady_clock::now();
     advance();
@@ -115,14 +117,10 @@ class StreamInfer final : public InferStream,
       const std::scoped_lock lock(mutex_);
       cancelled_ = true;
     }
-    // One reset, which pays for one of them.
-    const size_t given_up = cancel_waiting();
-    if (given_up > 1 && share_->account != nullptr) {
-      share_->account->waste(given_up, std::chrono::steady_clock::now());
-    }
+    give_up();
   }
   void OnDone() override {
-    cancel_waiting();  // behind one whose error has ended the stream
+    give_up();  // what is behind one whose error has ended the stream
     house_.streams.remove(this);
     house_.under_way.fetch_sub(1, std::memory_order_relaxed);
     if (has_clients_) house_.engine.close_streams(client_.connection);
@@ -148,6 +146,18 @@ class StreamInfer final : public InferStream,
   // Under the lock.
   bool is_idle() const { return slots_.empty() && !finished_; }
 
+  // Once. The end of the stream pays for one of them, and what was answered for as many.
+  void give_up() {
+    const size_t given_up = cancel_waiting();
+    size_t paid = 0;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (std::exchange(has_given_up_, true)) return;
+      paid = std::max<size_t>(answered_, 1);
+    }
+    if (given_up <= paid || share_->account == nullptr) return;
+    share_->account->waste(given_up - paid, std::chrono::steady_clock::now());
+  }
   // Nobody is left to read what these are answered. How many there were.
   size_t cancel_waiting() {
     std::vector<JobId> waiting;
@@ -303,7 +313,8 @@ class StreamInfer final : public InferStream,
   std::deque<grpc::ByteBuffer> acknowledgements_;  // written first
   bool acknowledging_ = false;                     // the write under way is one
   bool writing_ = false, reads_done_ = false, paused_ = false, cancelled_ = false;
-  bool draining_ = false, finished_ = false;
+  bool draining_ = false, finished_ = false, has_given_up_ = false;
+  size_t answered_ = 0;  // requests
   absl::Status failed_;
   OpenStreams::Moment last_ = std::chrono::steady_clock::now();  // when it became idle
 };
