@@ -11,8 +11,9 @@
 namespace fermata::cluster {
 namespace {
 
-constexpr size_t kMostGone = 1024;                  // hosts that are remembered
-constexpr uint64_t kMostEpoch = uint64_t{1} << 40;  // that is believed; nobody comes so far
+constexpr size_t kMostGone = 1024;  // hosts that are remembered
+// That is believed: nobody comes so far, and a Lease's transitions have room for it.
+constexpr uint64_t kMostEpoch = uint64_t{1} << 30;
 
 void add(engine::HostStatistics& sum, const engine::HostStatistics& one) {
   sum.name = one.name;

@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace fermata::cluster {
@@ -24,7 +25,7 @@ Duration LeaseCandidate::renew() {
   const auto limit = [&] { return std::min(duration_ / 4, left()); };
   const Time started = clock_();
   const uint64_t heard = events_.heard ? events_.heard() : 0;
-  const bool rises = heard > epoch();
+  const bool rises = heard > epoch() && heard < std::numeric_limits<int32_t>::max();
   const int64_t transitions = rises ? static_cast<int64_t>(heard) : transitions_;
   if (left() > Duration()) {
     auto written = store_.write(mine(version_, transitions), limit());

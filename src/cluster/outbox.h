@@ -44,7 +44,7 @@ class Outbox {
   void say(absl::FunctionRef<size_t(Message&)> add) {
     std::unique_lock lock(mutex_);
     if (over_) return;
-    waiting_.bytes += add(waiting_.message);
+    waiting_.bytes += 1 + add(waiting_.message);  // an empty thing is said too
     if (waiting_.bytes >= kMostBytes) full_.push_back(std::exchange(waiting_, {}));
     if (busy_ || channel_ == nullptr) return;
     const Time now = monotonic_now();

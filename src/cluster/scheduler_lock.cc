@@ -144,7 +144,7 @@ absl::Status FileLock::renew() {
 absl::Status FileLock::rise(uint64_t epoch) {
   const uint64_t before = std::exchange(own_, Entry{epoch, 0})->epoch;
   const absl::Status written = write(*own_);
-  let_go(before);
+  if (written.ok()) let_go(before);  // else the file still names it
   spdlog::info("of epoch {} from now on", epoch);
   events_.held(epoch);
   return written;

@@ -288,6 +288,17 @@ TEST_F(Lease, EpochsGoOnWhereItIsDeletedWithAllThatKnewThem) {
   EXPECT_EQ(b.epoch, 9);
 }
 
+// What no Lease has room for is not taken, and the lease is kept.
+TEST_F(Lease, AnEpochThatIsTooLargeIsNotTaken) {
+  Candidate a(server, "a");
+  a.turn();
+  a.heard = uint64_t{1} << 31;
+  run(Duration::seconds(5), {&a});
+  EXPECT_TRUE(a.decides());
+  EXPECT_EQ(a.epoch, 1);
+  EXPECT_EQ(server.lease->transitions, 0);
+}
+
 TEST_F(Lease, InAStormOfCutsOneAtMostDecides) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     std::mt19937 random(seed);

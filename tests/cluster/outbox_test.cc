@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <optional>
 #include <semaphore>
 #include <string>
 #include <vector>
@@ -63,6 +65,20 @@ TEST(Outbox, WhoSaysSomethingDoesNotWaitForWhoDoesNotRead) {
   EXPECT_EQ(channel->all_read().front().asked().cancels(0), 1u);
 }
 
+TEST(Outbox, AnEmptyThingIsSaidToo) {
+  const auto channel = std::make_shared<SlowChannel>();
+  Outbox outbox;
+  outbox.open(channel);
+  outbox.say([](Message& message) {
+    message.mutable_told()->mutable_offered();
+    return size_t{0};
+  });
+  channel->read(1);
+  while (channel->all_read().empty()) {
+  }
+  EXPECT_TRUE(channel->all_read().front().told().has_offered());
+}
+
 TEST(Outbox, MuchIsSaidInSeveralMessagesInOrder) {
   const auto channel = std::make_shared<SlowChannel>();
   Outbox outbox;
@@ -112,23 +128,23 @@ TEST(Outbox, AFewThingsThatAreLongHaveMessagesOfTheirOwn) {
 class WideChannel : public SlowChannel {
  public:
   absl::Status send(const Message& message, absl::Span<const Bytes>) override {
-    most_ = std::max(most_, message.SpaceUsedLong());
+    most_ = std::max(most_.load(), message.SpaceUsedLong());
     return absl::OkStatus();
   }
   bool has_room() const override { return true; }
   size_t most() const { return most_; }
 
  private:
-  size_t most_ = 0;
+  std::atomic<size_t> most_{0};
 };
 
 TEST(Outbox, MessagesDoNotKeepTheLongestThatEachPlaceHad) {
   const auto channel = std::make_shared<WideChannel>();
-  Outbox outbox;
-  outbox.open(channel);
+  std::optional<Outbox> outbox(std::in_place);
+  outbox->open(channel);
   constexpr int kPlaces = 200, kItems = 100'000;
   for (int round = 0; round < kPlaces; ++round) {
-    outbox.say([round](Message& message) {  // one place has much, each time another one
+    outbox->say([round](Message& message) {  // one place has much, each time another one
       for (int i = 0; i <= round; ++i) {
         Counts& counts = *message.mutable_asked()->add_learned()->add_items();
         if (i == round) counts.mutable_of_class()->Resize(kItems, 1);
@@ -136,6 +152,7 @@ TEST(Outbox, MessagesDoNotKeepTheLongestThatEachPlaceHad) {
       return message.ByteSizeLong();
     });
   }
+  outbox.reset();
   EXPECT_LT(channel->most(), size_t{kPlaces} * kItems * sizeof(uint32_t) / 4);
   EXPECT_GT(channel->most(), size_t{kItems});
 }
