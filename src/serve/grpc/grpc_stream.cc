@@ -1,8 +1,8 @@
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <mutex>
