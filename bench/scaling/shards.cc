@@ -25,7 +25,7 @@ class Shards {
     for (size_t i = 0; i < n; ++i) {
       const Duration budget = Duration::from_millis(slo_ms * (0.5 + random.uniform()));
       tasks_.push_back({JobId(i + 1), keys_[i % 2], now_, now_ + budget});
-      scheduler_->nominate(tasks_.back());
+      caller_.nominate(tasks_.back());
     }
     settle();
   }
@@ -33,7 +33,7 @@ class Shards {
     Random random(11);
     for (size_t i = tasks_.size(); i > 1; --i) std::swap(tasks_[i - 1], tasks_[random.below(i)]);
     for (const Task& task : tasks_) {
-      scheduler_->withdraw(task);
+      caller_.withdraw(task);
       settle();
     }
   }
@@ -71,6 +71,7 @@ class Shards {
   const std::unique_ptr<engine::ShardedScheduler> scheduler_ = *engine::ShardedScheduler::make(
       "fermata", 2,
       [this](size_t, engine::ShardDecisions& turn, Time) { decided(turn.decisions); });
+  engine::ShardedScheduler::Caller caller_{*scheduler_};
 };
 
 }  // namespace
