@@ -55,16 +55,10 @@ double portable_log(double x) {
     --k;
   }
   const double s = (m - 1) / (m + 1), z = s * s;
-  double tail = z * (1.0 / 21);
-  tail = z * (tail + 1.0 / 19);
-  tail = z * (tail + 1.0 / 17);
-  tail = z * (tail + 1.0 / 15);
-  tail = z * (tail + 1.0 / 13);
-  tail = z * (tail + 1.0 / 11);
-  tail = z * (tail + 1.0 / 9);
-  tail = z * (tail + 1.0 / 7);
-  tail = z * (tail + 1.0 / 5);
-  tail = z * (tail + 1.0 / 3);
+  constexpr double kOddParts[] = {1.0 / 21, 1.0 / 19, 1.0 / 17, 1.0 / 15, 1.0 / 13,
+                                  1.0 / 11, 1.0 / 9,  1.0 / 7,  1.0 / 5,  1.0 / 3};
+  double tail = 0;
+  for (const double part : kOddParts) tail = z * (tail + part);
   return k * kLn2High + (k * kLn2Low + 2 * s * tail) + 2 * s;
 }
 
