@@ -111,8 +111,8 @@ std::vector<KeyId> KeyTable::apart(const std::string& holder) const {
 }
 
 KeyId KeyTable::intern(ServedVariant& served, const Shape& shape, const std::string& holder) {
-  auto& keys = holder.empty() ? served.keys : served.apart[holder];
-  if (const auto it = keys.find(shape); it != keys.end()) return it->second;
+  const auto& known_shapes = served.keys_of(holder);
+  if (const auto it = known_shapes.find(shape); it != known_shapes.end()) return it->second;
   if (served.size() >= limit_ && !make_room(served)) return KeyId::none();
   const Variant& variant = *served.variant;
   auto known = std::make_unique<BatchKey>(BatchKey{.variant = variant.id,
@@ -144,7 +144,7 @@ KeyId KeyTable::intern(ServedVariant& served, const Shape& shape, const std::str
                           .memory_bytes = static_cast<int64_t>(
                               (variant.memory.static_mb + variant.memory.dynamic_mb) * 1048576)});
   keys_[key] = std::move(known);
-  (holder.empty() ? served.keys : served.apart[holder])[shape] = key;
+  served.keys_of(holder)[shape] = key;  // what made room may have let go of all that it held
   return key;
 }
 
@@ -296,10 +296,9 @@ bool KeyTable::drop_an_idle_key(const ServedVariant& served) {
 void KeyTable::remove(KeyId key) {
   const BatchKey& known = at(key);
   ServedVariant& served = *variants_.at(known.variant);
-  if (known.holder.empty()) {
-    served.keys.erase(known.shape);
-  } else if (auto own = served.apart.find(known.holder); own->second.erase(known.shape) > 0) {
-    if (own->second.empty()) served.apart.erase(own);
+  served.keys_of(known.holder).erase(known.shape);
+  if (!known.holder.empty() && served.keys_of(known.holder).empty()) {
+    served.apart.erase(known.holder);
   }
   scheduler_.remove_key(key);
   keys_.erase(key);

@@ -26,6 +26,10 @@ struct ServedVariant {
   // Of requests that some workers cannot reach, by what holds their inputs.
   std::map<std::string, absl::flat_hash_map<Shape, KeyId>> apart;
 
+  // Of requests whose inputs that one holds; empty: of all others.
+  absl::flat_hash_map<Shape, KeyId>& keys_of(const std::string& holder) {
+    return holder.empty() ? keys : apart[holder];
+  }
   size_t size() const;
   template <class Visit>
   void each(const Visit& visit) const {
