@@ -38,6 +38,11 @@ class Hand {
     scheduler->nominate(t, at_ms(now_ms), out);
     return t;
   }
+  // That may start at once, as a plan says.
+  void arrive_planned(Task task) {
+    task.start_from = task.arrival;
+    scheduler->nominate(task, task.arrival, out);
+  }
   void tick(double now_ms) { scheduler->tick(at_ms(now_ms), out); }
   void freed(WorkerId worker, double now_ms) { scheduler->ended(worker, at_ms(now_ms), out); }
   double wake_ms() const { return (scheduler->next_wake() - Time()).millis(); }

@@ -1,52 +1,34 @@
 // Which workers batches of a key may not run on, since what they need is out of reach there.
-#include <gtest/gtest.h>
-
-#include <optional>
-
-#include "policy/scheduler.h"
+#include "hand.h"
 
 namespace fermata::policy {
 namespace {
 
-Time reach_ms(int64_t ms) { return Time() + Duration::millis(ms); }
-
 // Three workers, and two keys of one model that takes 10 ms.
-struct ReachPool {
-  ReachPool() {
-    const auto table = *LatencyTable::make(LinearLatency{1, 9}, 4);
-    for (int i = 0; i < 3; ++i) workers.push_back(scheduler->add_worker(reach_ms(0), decisions));
-    for (int i = 0; i < 2; ++i) {
-      keys.push_back(scheduler->add_key({.name = "model", .latency = LatencyByType({table})}));
-    }
+struct ReachPool : Hand {
+  ReachPool() : Hand("fermata") {
+    for (int i = 0; i < 3; ++i) workers.push_back(worker());
+    for (int i = 0; i < 2; ++i) keys.push_back(add());
   }
-  void reaches(size_t key, size_t worker, bool is_so, int64_t ms) {
-    scheduler->planned(Reaches{keys[key], workers[worker], is_so}, reach_ms(ms), decisions);
+  KeyId add() { return scheduler->add_key({.name = "model", .latency = linear(1, 9, 4)}); }
+  void reaches(size_t key, size_t worker, bool is_so, double ms) {
+    scheduler->planned(Reaches{keys[key], workers[worker], is_so}, at_ms(ms), out);
   }
-  // One request at that moment, with so much time or without a deadline.
-  void request(size_t key, int64_t ms, std::optional<int64_t> budget = 100) {
-    scheduler->nominate({.job = JobId(++last),
-                         .key = keys[key],
-                         .arrival = reach_ms(ms),
-                         .deadline = budget ? reach_ms(ms + *budget) : Time::infinite(),
-                         .start_from = reach_ms(ms)},
-                        reach_ms(ms), decisions);
-    scheduler->tick(reach_ms(ms), decisions);
+  // One request at that moment.
+  void request(size_t key, double ms) {
+    arrive_planned(task(keys[key], ms, 100));
+    tick(ms);
   }
-  void ended(size_t worker, int64_t ms) {
-    scheduler->ended(BatchEnd(workers[worker]), reach_ms(ms), decisions);
-  }
+  void ended(size_t worker, double ms) { freed(workers[worker], ms); }
   // The workers of what has been bound since the last time, in order.
   std::vector<uint32_t> bound() {
     std::vector<uint32_t> all;
-    for (const Batch& batch : decisions.bound) all.push_back(batch.worker.value());
-    decisions.clear();
+    for (const Batch& batch : out.bound) all.push_back(batch.worker.value());
+    out.clear();
     return all;
   }
-  std::unique_ptr<Scheduler> scheduler = *make_scheduler("fermata");
-  Decisions decisions;
   std::vector<WorkerId> workers;
   std::vector<KeyId> keys;
-  uint64_t last = 0;
 };
 using Bound = std::vector<uint32_t>;
 
@@ -76,7 +58,10 @@ TEST(Reaches, TheyWaitWhereOnlyOthersAreFreeAndNobodyWaitsBehindThem) {
 TEST(Reaches, WithoutADeadlineToo) {
   ReachPool pool;
   pool.reaches(1, 0, false, 0);
-  pool.request(1, 1, std::nullopt);
+  Task task = pool.task(pool.keys[1], 1, 0);
+  task.deadline = Time::infinite();
+  pool.arrive_planned(task);
+  pool.tick(1);
   EXPECT_EQ(pool.bound(), Bound({1}));
 }
 
@@ -95,7 +80,7 @@ TEST(Reaches, WhereNoneThatServesMayRunThemAnyDoes) {
   ReachPool pool;
   pool.reaches(1, 0, false, 0);
   pool.reaches(1, 1, false, 0);
-  pool.scheduler->planned(Serving{pool.workers[2], false}, reach_ms(0), pool.decisions);
+  pool.scheduler->planned(Serving{pool.workers[2], false}, at_ms(0), pool.out);
   pool.request(1, 1);
   EXPECT_EQ(pool.bound(), Bound({0}));
 }
@@ -104,8 +89,7 @@ TEST(Reaches, AKeyThatIsGoneLeavesNothingBehind) {
   ReachPool pool;
   pool.reaches(1, 0, false, 0);
   pool.scheduler->remove_key(pool.keys[1]);
-  const auto table = *LatencyTable::make(LinearLatency{1, 9}, 4);
-  pool.keys[1] = pool.scheduler->add_key({.name = "another", .latency = LatencyByType({table})});
+  pool.keys[1] = pool.add();
   pool.request(1, 1);
   EXPECT_EQ(pool.bound(), Bound({0}));
 }
