@@ -20,9 +20,9 @@
 #include "base/clock.h"
 #include "base/document.h"
 #include "base/histogram.h"
-#include "cluster/hosts.h"
-#include "cluster/tcp_channel.h"
-#include "cluster/worker.h"
+#include "cluster/scheduler/hosts.h"
+#include "cluster/wire/tcp_channel.h"
+#include "cluster/worker/worker.h"
 #include "engine/engine.h"
 #include "engines.h"
 

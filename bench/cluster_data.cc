@@ -14,8 +14,8 @@
 #include <string_view>
 #include <thread>
 
-#include "cluster/hosts.h"
-#include "cluster/worker.h"
+#include "cluster/scheduler/hosts.h"
+#include "cluster/worker/worker.h"
 #include "engine/engine.h"
 #include "engines.h"
 

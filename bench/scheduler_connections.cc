@@ -22,10 +22,10 @@
 
 #include "base/clock.h"
 #include "base/document.h"
-#include "cluster/hosts.h"
-#include "cluster/messages.h"
-#include "cluster/scheduler_link.h"
-#include "cluster/tcp_channel.h"
+#include "cluster/frontend/scheduler_link.h"
+#include "cluster/scheduler/hosts.h"
+#include "cluster/wire/messages.h"
+#include "cluster/wire/tcp_channel.h"
 #include "engine/engine.h"
 
 namespace {

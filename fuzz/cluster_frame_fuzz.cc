@@ -6,7 +6,7 @@
 
 #include "base/check.h"
 #include "cluster/fixture.h"
-#include "cluster/messages.h"
+#include "cluster/wire/messages.h"
 
 namespace {
 

@@ -7,11 +7,11 @@
 
 #include "base/check.h"
 #include "cluster/fixture.h"
-#include "cluster/held_requests.h"
-#include "cluster/messages.h"
-#include "cluster/offered.h"
-#include "cluster/replies.h"
-#include "cluster/tensor_reader.h"
+#include "cluster/frontend/held_requests.h"
+#include "cluster/wire/messages.h"
+#include "cluster/wire/offered.h"
+#include "cluster/wire/replies.h"
+#include "cluster/wire/tensor_reader.h"
 #include "engine/admission.h"
 
 namespace {

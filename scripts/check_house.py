@@ -59,6 +59,13 @@ INSIDE = {
         "services": {"threads", "onnx", "execute", "composite", "schedule"},
         "host": {"threads", "confine", "execute", "trial", "composite", "schedule", "services"},
     },
+    "cluster": {
+        "wire": set(),
+        "lock": {"wire"},
+        "worker": {"wire"},
+        "scheduler": {"wire"},
+        "frontend": {"wire"},
+    },
     "serve": {
         "net": set(),
         "call": set(),

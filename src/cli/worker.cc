@@ -1,4 +1,4 @@
-#include "cluster/worker.h"
+#include "cluster/worker/worker.h"
 
 #include <fmt/format.h>
 #include <pthread.h>

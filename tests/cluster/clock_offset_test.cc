@@ -1,4 +1,4 @@
-#include "cluster/clock_offset.h"
+#include "cluster/wire/clock_offset.h"
 
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "cluster/fixture.h"
-#include "cluster/hosts.h"
 #include "cluster/made_up_host.h"
+#include "cluster/scheduler/hosts.h"
 #include "engine/fixture.h"
 #include "places/places.h"
 

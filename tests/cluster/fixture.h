@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/messages.h"
+#include "cluster/wire/messages.h"
 
 namespace fermata::cluster {
 

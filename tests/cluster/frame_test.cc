@@ -1,4 +1,4 @@
-#include "cluster/frame.h"
+#include "cluster/wire/frame.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

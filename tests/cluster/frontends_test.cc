@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/frontend_engine.h"
-#include "cluster/hosts.h"
-#include "cluster/listener.h"
-#include "cluster/worker.h"
+#include "cluster/frontend/frontend_engine.h"
+#include "cluster/scheduler/hosts.h"
+#include "cluster/wire/listener.h"
+#include "cluster/worker/worker.h"
 #include "engine/fixture.h"
 #include "places/places.h"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "cluster/fixture.h"
-#include "cluster/held_requests.h"
+#include "cluster/frontend/held_requests.h"
 #include "engine/composite/ensemble_service.h"
 #include "engine/fixture.h"
 

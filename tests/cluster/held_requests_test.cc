@@ -1,4 +1,4 @@
-#include "cluster/held_requests.h"
+#include "cluster/frontend/held_requests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

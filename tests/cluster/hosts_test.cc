@@ -1,5 +1,5 @@
 // A server's side and a worker's, over loopback, with a real model.
-#include "cluster/hosts.h"
+#include "cluster/scheduler/hosts.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -16,8 +16,8 @@
 
 #include "cluster/fixture.h"
 #include "cluster/made_up_host.h"
-#include "cluster/tcp_channel.h"
-#include "cluster/worker.h"
+#include "cluster/wire/tcp_channel.h"
+#include "cluster/worker/worker.h"
 #include "engine/execute/absence.h"
 #include "engine/execute/thread_executor.h"
 #include "engine/fixture.h"

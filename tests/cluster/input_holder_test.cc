@@ -1,5 +1,5 @@
 // Workers' connections with a frontend, over which inputs and outputs go.
-#include "cluster/input_holder.h"
+#include "cluster/frontend/input_holder.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "cluster/fixture.h"
-#include "cluster/holders.h"
-#include "cluster/tcp_channel.h"
+#include "cluster/wire/tcp_channel.h"
+#include "cluster/worker/holders.h"
 #include "engine/execute/absence.h"
 
 namespace fermata::cluster {

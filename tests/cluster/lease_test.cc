@@ -1,5 +1,5 @@
 // Those who want a Lease, each with a clock of its own, before a made-up API server.
-#include "cluster/lease.h"
+#include "cluster/lock/lease.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

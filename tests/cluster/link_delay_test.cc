@@ -1,4 +1,4 @@
-#include "cluster/link_delay.h"
+#include "cluster/wire/link_delay.h"
 
 #include <gtest/gtest.h>
 

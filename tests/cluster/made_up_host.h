@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/messages.h"
-#include "cluster/tcp_channel.h"
+#include "cluster/wire/messages.h"
+#include "cluster/wire/tcp_channel.h"
 #include "engine/execute/executor.h"
 
 namespace fermata::cluster {

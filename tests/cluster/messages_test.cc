@@ -1,4 +1,4 @@
-#include "cluster/messages.h"
+#include "cluster/wire/messages.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "cluster/newcomers.h"
+#include "cluster/wire/newcomers.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "cluster/outbox.h"
+#include "cluster/wire/outbox.h"
 
 #include <gtest/gtest.h>
 

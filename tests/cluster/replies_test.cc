@@ -1,4 +1,4 @@
-#include "cluster/replies.h"
+#include "cluster/wire/replies.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

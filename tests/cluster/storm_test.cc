@@ -16,8 +16,8 @@
 
 #include "base/clock.h"
 #include "base/random.h"
-#include "cluster/hosts.h"
 #include "cluster/made_up_host.h"
+#include "cluster/scheduler/hosts.h"
 #include "engine/engine.h"
 #include "engine/fixture.h"
 #include "places/places.h"

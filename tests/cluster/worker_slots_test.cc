@@ -1,4 +1,4 @@
-#include "cluster/worker_slots.h"
+#include "cluster/worker/worker_slots.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

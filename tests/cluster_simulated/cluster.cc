@@ -9,11 +9,11 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "cluster/beats.h"
-#include "cluster/frontend_engine.h"
-#include "cluster/hosts.h"
-#include "cluster/scheduler_lock.h"
-#include "cluster/worker.h"
+#include "cluster/frontend/frontend_engine.h"
+#include "cluster/lock/scheduler_lock.h"
+#include "cluster/scheduler/hosts.h"
+#include "cluster/wire/beats.h"
+#include "cluster/worker/worker.h"
 #include "engine/engine.h"
 
 namespace fermata::simulated {

@@ -10,7 +10,7 @@
 #include <string>
 
 #include "base/check.h"
-#include "cluster/scheduler_lock.h"
+#include "cluster/lock/scheduler_lock.h"
 #include "cluster_simulated/apart.h"
 #include "cluster_simulated/world.h"
 #include "engine/fixture.h"

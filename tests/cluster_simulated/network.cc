@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "base/status.h"
-#include "cluster/random_number.h"
-#include "cluster/tcp_channel.h"
+#include "cluster/wire/random_number.h"
+#include "cluster/wire/tcp_channel.h"
 
 namespace fermata::simulated {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/channel.h"
+#include "cluster/wire/channel.h"
 #include "cluster_simulated/world.h"
 
 namespace fermata::simulated {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/byte_budget.h"
-#include "cluster/machine.h"
+#include "cluster/wire/machine.h"
 #include "grpc_service.grpc.pb.h"
 #include "health.grpc.pb.h"
 #include "reflection.grpc.pb.h"

@@ -10,7 +10,7 @@
 
 #include "base/document.h"
 #include "base/status.h"
-#include "cluster/hosts.h"
+#include "cluster/scheduler/hosts.h"
 #include "engine/confine/machine.h"
 #include "engine/confine/model_environment.h"
 #include "engine/confine/nursery.h"

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "cluster/machine.h"
+#include "cluster/wire/machine.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/watched_reads.h"
 

@@ -8,7 +8,7 @@
 #include <boost/asio/write.hpp>
 #include <utility>
 
-#include "cluster/machine.h"
+#include "cluster/wire/machine.h"
 #include "serve/json/json_text.h"
 
 namespace fermata::serve {

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "cluster/frontend/frontend_models.h"
+#include "cluster/frontend/held_requests.h"
+#include "cluster/frontend/input_holder.h"
+#include "cluster/frontend/scheduler_link.h"
+#include "cluster/wire/offered.h"
+#include "engine/engine.h"
+#include "engine/host/registry.h"
+#include "engine/services/trees.h"
+#include "engine/threads/periodic.h"
+#include "engine/threads/published.h"
+
+namespace fermata::cluster {
+
+// The engine of a process that only speaks with clients (Symphony 4: a frontend). It keeps their
+// inputs, tells a scheduler of them, and gives the inputs to the workers that the scheduler chose.
+// Services that are made of services run here: what one stage gave stays until a worker fetches it
+// for the next, and the scheduler is asked for each as a request of its own.
+class FrontendEngine : public engine::Engine {
+ public:
+  struct Options {
+    SchedulerLink::Options link;  // but its address
+    std::string host;             // to listen on for workers
+    uint16_t port = 0;
+    engine::EngineOptions engine;  // services' deadlines, and limits
+  };
+  // UNAVAILABLE where it cannot listen; INVALID_ARGUMENT of certificates.
+  static absl::StatusOr<std::unique_ptr<FrontendEngine>> make(Options options);
+  ~FrontendEngine() override;
+  uint16_t port() const { return holder_.port(); }
+
+  Time now() const override { return monotonic_now(); }
+  JobId submit(engine::InferRequest request, engine::Reply reply) override;
+  void cancel(JobId job) override;
+  std::shared_ptr<const engine::Catalog> catalog() const override {
+    return routes_.read()->catalog;
+  }
+  std::vector<engine::ModelStatus> index() const override { return offer_.read()->index; }
+  std::vector<engine::ModelStatus> unserved() const override;
+  absl::Status load(std::string_view model, std::optional<std::string> config) override;
+  absl::Status unload(std::string_view model) override;
+  void end_epoch() override {}
+  std::vector<engine::PlacementDecision> placement_decisions() const override { return {}; }
+  std::vector<policy::Problem> last_problems() const override { return {}; }
+  engine::EngineSnapshot snapshot() const override;
+
+ private:
+  explicit FrontendEngine(Options options);
+  void submit_as(JobId id, engine::InferRequest request, engine::Reply reply, bool of_stage);
+  // One that workers run.
+  void hold(JobId id, engine::InferRequest request, engine::Reply reply,
+            const engine::Route& route);
+  static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
+                               engine::Reply reply);
+  void told(const Told& told);
+  void offered(Offer offer);
+  void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
+  void look();
+  absl::Status not_here() const;
+
+  const Options options_;
+  const Time started_ = monotonic_now();
+  std::atomic<uint64_t> unknown_{0};
+  mutable std::mutex mutex_;  // of the registry, for a moment
+  engine::Registry registry_;
+  std::unique_ptr<FrontendModels> models_;
+  engine::Published<engine::Routes> routes_;
+  engine::Published<Offer> offer_;
+  engine::Trees trees_;  // the last replies come to it
+  HeldRequests requests_;
+  InputHolder holder_;
+  std::unique_ptr<SchedulerLink> link_;
+  uint64_t asked_session_ = 0;  // the timer's: for what waited when it came
+  std::unique_ptr<engine::Periodic> timer_;
+};
+
+}  // namespace fermata::cluster

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "base/byte_budget.h"
+#include "cluster/frontend/held_answers.h"
+#include "engine/admission.h"
+#include "engine/catalog.h"
+#include "engine/request.h"
+
+namespace fermata::cluster {
+
+// A frontend's requests under way: what clients sent, what workers have answered of it, and what
+// the scheduler has said. Each is replied to once, by whoever ends it; replies come from the call
+// that does. Knows no clock and no connection. Thread-safe.
+class HeldRequests {
+ public:
+  struct Request {
+    engine::InferRequest request;
+    engine::Reply reply;
+    engine::Admitted admitted;
+    std::shared_ptr<const engine::Variant> variant;  // that it fits
+    // Of whose models several answer each item; null: its service is none.
+    std::shared_ptr<const engine::EnsembleService> ensemble;
+    Time deadline = Time::infinite();
+    HeldBytes bytes;
+  };
+  // Numbers of requests begin anywhere, so that those of an earlier process are nobody's.
+  explicit HeldRequests(uint64_t first) : next_(first) {}
+
+  uint64_t next_key() { return next_.fetch_add(1); }
+  // `key`: of no other. `session`: the scheduler's that is asked for it; 0: none yet.
+  using Ask = absl::FunctionRef<void(uint64_t key, const Request&)>;
+  void add(uint64_t key, Request request, uint64_t session, Ask ask);
+  // Asks for all that this session's scheduler has not been asked for.
+  void ask_again(uint64_t session, Ask ask);
+  // The scheduler is gone: who has all outputs is answered.
+  void lost(uint64_t session);
+
+  // A worker wants items of a request, to run them.
+  struct Wanted {
+    std::vector<Tensor> inputs;
+    std::string parameters;
+    uint32_t numbers = 0;  // as Given has it
+  };
+  // Of a request, for the model that the worker runs.
+  struct Items {
+    uint64_t key = 0;
+    uint32_t first = 0, items = 0;
+    std::string model;
+  };
+  absl::StatusOr<Wanted> fetch(const Items& of);
+  // A worker has run items. `read` reads what it says that the model gave.
+  struct Given {
+    const std::vector<Tensor>& inputs;  // of the request
+    const std::vector<std::string>& outputs;
+    const Signature& signature;
+  };
+  using Read = absl::FunctionRef<absl::StatusOr<std::vector<Tensor>>(const Given&)>;
+  // How they ran, and when that was heard.
+  struct Ran {
+    uint32_t batch_items = 0;
+    Duration run;
+    Time now;
+  };
+  // False: nobody waits for them.
+  bool take(const Items& of, const Ran& ran, Read read);
+  // The scheduler has ended it: with what workers send, of an ensemble those base models by item,
+  // or a status.
+  struct Word {
+    engine::ReplyPart reply;
+    HeldAnswers::Subsets answered_by;
+  };
+  void told(uint64_t key, Word word, Time now);
+  // False: it has ended.
+  bool cancel(uint64_t key);
+
+  // Of those whose deadline passed some time ago, ends all but those that a worker has fetched for
+  // a scheduler which is heard of: with the outputs, where these are there. Asks again for those
+  // whose outputs do not come, or that this session's scheduler has not been asked for. `session`:
+  // 0: there is none; `heard`: when it was heard of last. `gave_up`: for each that has ended.
+  void look(Time now, uint64_t session, Time heard, Ask ask,
+            absl::FunctionRef<void(uint64_t key)> gave_up);
+  // All of them: the frontend stops.
+  void end_all(const absl::Status& why);
+  size_t size() const;
+
+ private:
+  struct Held {
+    explicit Held(Request request)
+        : of(std::move(request)), answers(of.admitted.items, of.ensemble) {}
+    Request of;
+    uint64_t session = 0;  // of the scheduler that was asked last
+    uint32_t asked = 0;    // times
+    bool fetched = false, again = false;
+    std::optional<Word> told;  // by the scheduler: it has been answered
+    Time told_at;
+    HeldAnswers answers;
+
+    // Of an ensemble it has to be known whose answers are waited for.
+    bool whole() const { return told ? answers.whole(told->answered_by) : answered(); }
+    // No scheduler needs to say so.
+    bool answered() const { return of.ensemble == nullptr && answers.whole({}); }
+    // Nor is there anybody who wants to know what it has to say, or one who can.
+    bool ends_itself() const {
+      return answered() && (!of.request.explain || again || session == 0);
+    }
+    void is_asked(uint64_t of_session);
+  };
+  using Some = std::vector<std::pair<uint64_t, std::shared_ptr<Held>>>;
+  struct Shard {
+    mutable std::mutex mutex;
+    std::unordered_map<uint64_t, std::shared_ptr<Held>> held;
+  };
+  Shard& shard(uint64_t key) { return shards_[key % shards_.size()]; }
+  static absl::StatusOr<uint32_t> base_model(const Request& request, const std::string& model);
+  // Puts them into what is held; not OK: they are nothing that a worker has to give.
+  static absl::Status put(Held& held, const Items& of, std::vector<Tensor> outputs);
+  // What has left the table.
+  static void answer(Held& held);
+  static void refuse(Held& held, absl::Status why, engine::Outcome outcome);
+
+  std::atomic<uint64_t> next_;
+  std::array<Shard, 16> shards_;
+};
+
+}  // namespace fermata::cluster

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/frontend/held_requests.h"
+#include "cluster/wire/listener.h"
+
+namespace fermata::cluster {
+
+// Where workers fetch the inputs of a frontend's requests, and bring what they answer.
+class InputHolder {
+ public:
+  InputHolder(HeldRequests& requests, TlsFiles tls)
+      : requests_(requests), listener_(std::move(tls)) {}
+  ~InputHolder();
+  // As Listener::listen().
+  absl::Status listen(const std::string& host, uint16_t port);
+  uint16_t port() const { return listener_.port(); }
+  std::map<std::string, uint64_t> refused() const { return listener_.refused(); }
+
+ private:
+  absl::Status serve(Channel& channel);
+  absl::Status send_inputs(Channel& channel, const Fetch& fetch);
+  absl::Status take_outputs(const Frame& frame);
+
+  HeldRequests& requests_;
+  std::mutex mutex_;
+  bool over_ = false;
+  std::vector<std::weak_ptr<Channel>> channels_;
+  Listener listener_;
+};
+
+}  // namespace fermata::cluster

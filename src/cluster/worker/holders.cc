@@ -1,0 +1,225 @@
+#include "cluster/worker/holders.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "cluster/wire/tensor_reader.h"
+#include "engine/execute/absence.h"
+
+namespace fermata::cluster {
+namespace {
+
+// A frontend from which nothing comes for so long is cut off from this worker: what it holds runs
+// elsewhere. All inputs of a batch may take longer.
+constexpr Duration kAnswers = Duration::millis(500), kGives = Duration::seconds(4);
+constexpr Duration kBrings = Duration::seconds(5);
+constexpr Duration kLeast = Duration::millis(25);
+
+absl::Status cut_off(const std::string& address, const absl::Status& why) {
+  return engine::absent(engine::Absence::kCut,
+                        error(absl::StatusCode::kUnavailable, "no way to the frontend at {}: {}",
+                              address, message(why)));
+}
+
+void write_piece(const Part& part, const engine::Variant& variant, Piece& to) {
+  to.set_key(part.key());
+  to.set_first(part.first());
+  to.set_items(part.items());
+  to.set_model(variant.model);
+}
+
+// While it waits for one frontend, the parts that others hold wait too.
+Duration patience(const Batch& batch) {
+  uint64_t tightest = static_cast<uint64_t>(2 * kAnswers.nanos());
+  for (const Part& part : batch.parts()) {
+    if (part.left_nanos() > 0) tightest = std::min(tightest, part.left_nanos());
+  }
+  return std::max(Duration::nanos(static_cast<int64_t>(tightest / 2)), kLeast);
+}
+
+}  // namespace
+
+void Holders::end() {
+  const std::lock_guard lock(mutex_);
+  over_ = true;
+  for (const auto& [address, channel] : links_) {
+    if (fetching_) channel->cut();
+  }
+}
+
+bool Holders::fetching(bool is_so) {
+  const std::lock_guard lock(mutex_);
+  fetching_ = is_so;
+  return !over_;
+}
+
+bool Holders::drop(const std::string& address) {
+  const std::lock_guard lock(mutex_);
+  if (const auto it = links_.find(address); it != links_.end()) {
+    it->second->cut();
+    links_.erase(it);
+  }
+  return !over_;
+}
+
+// Unless it is this worker that stops.
+void Holders::lost(const std::string& address, const absl::Status& why) {
+  if (drop(address)) ways_.lost(address, why);
+}
+
+absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& address,
+                                                       Duration patience) {
+  RETURN_IF_ERROR(ways_.check(address));
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto it = links_.find(address); it != links_.end()) return it->second;
+  }
+  ASSIGN_OR_RETURN(auto channel, ways_.connect(address, patience));
+  const std::lock_guard lock(mutex_);
+  if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  return links_[address] = std::move(channel);
+}
+
+// A connection that was kept may have ended long ago: then by a new one, once.
+void Holders::ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
+                  Asked& asked) {
+  Message text;
+  for (const int at : asked.parts) {
+    write_piece(batch.parts(at), variant, *text.mutable_fetch()->add_pieces());
+  }
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address, patience(batch));
+    asked.failed = channel.status();
+    if (!channel.ok()) return;
+    asked.channel = *std::move(channel);
+    asked.channel->expect_by(monotonic_now() + patience(batch));
+    asked.failed = asked.channel->send(text);
+    asked.channel->expect_by(Time::infinite());
+    if (asked.failed.ok()) return;
+    drop(address);
+  }
+}
+
+void Holders::receive(const Batch& batch, const Signature& signature, const Asked& asked,
+                      Fetched& to, std::vector<engine::InferRequest>& requests) {
+  const std::string& address =
+      batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
+  const auto receive_frame = [&]() -> absl::StatusOr<Frame> {
+    RETURN_IF_ERROR(asked.failed);
+    asked.channel->expect_pieces(patience(batch), monotonic_now() + kGives);
+    absl::StatusOr<Frame> frame = asked.channel->receive();
+    asked.channel->expect_pieces(Duration(), Time::infinite());
+    return frame;
+  };
+  absl::StatusOr<Frame> frame = receive_frame();
+  if (frame.ok() && frame->message.inputs().given_size() != static_cast<int>(asked.parts.size())) {
+    frame = invalid("inputs of {} parts, expected {}", frame->message.inputs().given_size(),
+                    asked.parts.size());
+  }
+  if (!frame.ok()) {
+    lost(address, frame.status());
+    for (const int at : asked.parts)
+      to.parts[static_cast<size_t>(at)].status = cut_off(address, frame.status());
+    return;
+  }
+  to.bytes += frame->bytes;
+  TensorReader tensors(*frame);
+  for (size_t i = 0; i < asked.parts.size(); ++i) {
+    const auto at = static_cast<size_t>(asked.parts[i]);
+    const Given& given = frame->message.inputs().given(static_cast<int>(i));
+    if (given.code() != 0) {
+      to.parts[at].status =
+          absl::Status(static_cast<absl::StatusCode>(std::min(given.code(), 16u)), given.why());
+      continue;
+    }
+    auto request = read_inputs(batch.parts(asked.parts[i]), given.tensors(), given.parameters(),
+                               signature, tensors);
+    to.parts[at] = {request.status(), given.numbers()};
+    if (request.ok()) requests[at] = *std::move(request);
+  }
+}
+
+absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine::Variant& variant,
+                                                Time now) {
+  RETURN_IF_ERROR(check_batch(batch, variant.signature));
+  const auto holders = static_cast<size_t>(batch.holders_size());
+  const auto parts = static_cast<size_t>(batch.parts_size());
+  std::vector<Asked> asked(holders);
+  for (int i = 0; i < batch.parts_size(); ++i) {
+    const uint32_t holder = batch.parts(i).holder();
+    if (holder < 1 || holder > holders) return invalid("a part without a holder of its inputs");
+    asked[holder - 1].parts.push_back(i);
+  }
+  Fetched fetched;
+  fetched.parts.resize(parts);
+  std::vector<engine::InferRequest> requests(parts);
+  if (!fetching(true)) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  for (size_t h = 0; h < holders; ++h) {
+    if (!asked[h].parts.empty()) ask(batch, variant, batch.holders(static_cast<int>(h)), asked[h]);
+  }
+  for (const Asked& each : asked) {
+    if (!each.parts.empty()) receive(batch, variant.signature, each, fetched, requests);
+  }
+  fetching(false);
+  ReceivedBatch& received = fetched.batch;
+  received.number = batch.number();
+  received.requests = std::move(requests);
+  received.run.to_the_end = batch.to_the_end();
+  received.run.limit = Duration::nanos(static_cast<int64_t>(batch.limit_nanos()));
+  for (size_t i = 0; i < parts; ++i) {
+    if (!fetched.parts[i].status.ok()) continue;
+    ASSIGN_OR_RETURN(received.run.parts.emplace_back(),
+                     part_of(batch.parts(static_cast<int>(i)), received.requests[i], now));
+  }
+  return fetched;
+}
+
+uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant,
+                        engine::BatchResult& result) {
+  uint64_t moved = 0;
+  uint32_t items = 0;
+  for (const Part& part : batch.parts()) items += std::max(part.items(), 1u);
+  for (int h = 0; h < batch.holders_size(); ++h) {
+    Outgoing out;
+    out.message.mutable_outputs()->set_batch_items(items);
+    out.message.mutable_outputs()->set_run_nanos(
+        static_cast<uint64_t>(std::max<int64_t>(result.total().nanos(), 0)));
+    std::vector<size_t> brought;
+    for (int i = 0; i < batch.parts_size(); ++i) {
+      const Part& part = batch.parts(i);
+      auto& outputs = result.parts[static_cast<size_t>(i)];
+      if (part.holder() != static_cast<uint32_t>(h) + 1 || !outputs.ok()) continue;
+      Answered& answered = *out.message.mutable_outputs()->add_answered();
+      write_piece(part, variant, *answered.mutable_piece());
+      for (const Tensor& tensor : *outputs) out.add(tensor, *answered.add_tensors());
+      brought.push_back(static_cast<size_t>(i));
+    }
+    if (brought.empty()) continue;
+    const std::string& address = batch.holders(h);
+    absl::Status sent = out.check();
+    const bool too_much = !sent.ok();
+    if (sent.ok()) {
+      auto channel = link(address, patience(batch));
+      sent = channel.status();
+      if (channel.ok()) {
+        (*channel)->expect_by(monotonic_now() + kBrings);
+        sent = (*channel)->send(out.message, out.payload);
+        (*channel)->expect_by(Time::infinite());
+      }
+    }
+    if (sent.ok()) moved += out.bytes();
+    if (!sent.ok() && !too_much) lost(address, sent);
+    for (const size_t at : brought) {
+      if (sent.ok()) {
+        result.parts[at] = std::vector<Tensor>();
+      } else {
+        result.parts[at] = too_much ? sent : cut_off(address, sent);
+      }
+    }
+  }
+  return moved;
+}
+
+}  // namespace fermata::cluster

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cluster/wire/channel.h"
+#include "cluster/wire/messages.h"
+#include "cluster/worker/ways.h"
+#include "engine/catalog.h"
+
+namespace fermata::cluster {
+
+// The frontends that have inputs of a worker's batches: it fetches the inputs there and brings the
+// outputs back, so that neither passes the scheduler. One thread at a time, but for end().
+class Holders {
+ public:
+  explicit Holders(Ways& ways) : ways_(ways) {}
+
+  // A batch as far as its inputs have come: `batch.run` has those parts, in order.
+  struct Fetched {
+    struct Part {
+      absl::Status status;   // not OK: it is not in the batch
+      uint32_t numbers = 0;  // as Given has it
+    };
+    ReceivedBatch batch;
+    std::vector<Part> parts;  // of the message, each
+    uint64_t bytes = 0;
+  };
+  // Blocks for at most some seconds, and where nothing comes from a frontend for half of what the
+  // tightest part has left. INVALID_ARGUMENT where the message makes no sense.
+  absl::StatusOr<Fetched> fetch(const Batch& batch, const engine::Variant& variant, Time now);
+  // The outputs of a batch whose results are those of all parts of the message go to the holders,
+  // and leave `result`. A part whose outputs cannot be brought fails. Their bytes.
+  uint64_t bring(const Batch& batch, const engine::Variant& variant, engine::BatchResult& result);
+  // No more inputs are fetched; outputs of what runs are brought still, soon. Any thread.
+  void end();
+
+ private:
+  struct Asked {
+    std::shared_ptr<Channel> channel;
+    absl::Status failed;
+    std::vector<int> parts;
+  };
+  absl::StatusOr<std::shared_ptr<Channel>> link(const std::string& address, Duration patience);
+  bool drop(const std::string& address);  // its connection; false: no more is fetched
+  void lost(const std::string& address, const absl::Status& why);
+  bool fetching(bool is_so);  // false: no more
+  void ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
+           Asked& asked);
+  void receive(const Batch& batch, const Signature& signature, const Asked& asked, Fetched& to,
+               std::vector<engine::InferRequest>& requests);
+
+  Ways& ways_;
+  std::mutex mutex_;
+  bool over_ = false, fetching_ = false;
+  std::map<std::string, std::shared_ptr<Channel>> links_;  // by address
+};
+
+}  // namespace fermata::cluster

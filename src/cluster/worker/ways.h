@@ -1,0 +1,52 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/time.h"
+#include "cluster/options.h"
+#include "cluster/wire/channel.h"
+#include "cluster/wire/lookout.h"
+#include "engine/threads/periodic.h"
+
+namespace fermata::cluster {
+
+// The ways from a worker's host to frontends. One that is cut is remembered, and looked for beside
+// what runs until it is there again, so that none of the host's workers waits for it meanwhile.
+// Thread-safe.
+class Ways {
+ public:
+  Ways(TlsFiles tls, Lookout& lookout) : tls_(std::move(tls)), lookout_(lookout) {}
+  ~Ways();
+  Ways(const Ways&) = delete;
+  Ways& operator=(const Ways&) = delete;
+
+  // UNAVAILABLE at once, with the cause, where it is cut.
+  absl::Status check(const std::string& address);
+  // Blocks for at most that long.
+  absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& address, Duration patience);
+  void lost(const std::string& address, const absl::Status& why);
+
+ private:
+  struct Cut {
+    absl::Status why;
+    Time asked;  // for it, by a worker
+  };
+  void look();
+  absl::Status probe(const std::string& address);
+  bool probing(std::shared_ptr<Channel> channel);  // false: no more
+
+  const TlsFiles tls_;
+  Lookout& lookout_;
+  std::mutex mutex_;
+  bool over_ = false;
+  std::map<std::string, Cut> cut_;         // by address
+  std::shared_ptr<Channel> probing_;       // of the thread that looks
+  std::optional<engine::Periodic> timer_;  // last: uses the above; from the first that is cut on
+};
+
+}  // namespace fermata::cluster
