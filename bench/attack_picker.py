@@ -5,8 +5,8 @@
     .deps/test/bin/python bench/attack_picker.py [--only tenants,heads] [--seconds 8] [--record]
 
 The picker is asked as Envoy asks it (ext_proc over gRPC), for two servers that are not there: whoever plays the gateway
-says when they have answered. The canary, a tenant of its own, asks 20 times a second, and is answered after 5 ms; first
-alone, then beside each attack. Prints a table; --record writes bench/results/attack_picker.json. Exit code 1: more than
+says when they have answered. A stranger's many threads say so late, as where clients send slowly. The canary, a tenant of
+its own, asks 20 times a second, and is answered after 5 ms; first alone, then beside each attack. Prints a table; --record writes bench/results/attack_picker.json. Exit code 1: more than
 2 % of the canary's requests got no server, or the 99th percentile was above 5 times that alone (and 20 ms), or the memory
 grew by more than MOST_MB."""
 

@@ -10,7 +10,8 @@
 namespace fermata::pick {
 namespace {
 
-constexpr size_t kMostServices = 1024;  // whose weights are known; further ones have 1
+constexpr size_t kMostServices = 1024;      // whose weights are known; further ones have 1
+constexpr uint32_t kMostAnswers = 1 << 16;  // that are counted of a service
 constexpr double kWeightLearns = 0.05, kLightest = 1.0 / 64, kHeaviest = 64;
 constexpr double kRefusedTakes = 2;  // times what was expected, at most: clients choose budgets
 constexpr double kFailureLearns = 0.2;
@@ -53,7 +54,16 @@ std::vector<std::string> Picker::servers() const {
 
 double Picker::weight_of(const std::string& service) const {
   const auto known = weights_.find(service);
-  return known == weights_.end() ? 1 : known->second;
+  return known == weights_.end() ? 1 : known->second.value;
+}
+
+// Where there is no room, those with the fewest answers are forgotten: anyone may invent some.
+void Picker::remember(const std::string& service) {
+  if (weights_.size() >= kMostServices) {
+    for (auto& [_, weight] : weights_) weight.answers /= 2;
+    std::erase_if(weights_, [](const auto& entry) { return entry.second.answers == 0; });
+  }
+  if (weights_.size() < kMostServices) weights_.try_emplace(service);
 }
 
 Picker::Estimate Picker::estimate(const Server& server, Time now, double own, double budget,
@@ -98,8 +108,7 @@ void Picker::count_answer(const std::string& tenant, Time now) {
 }
 
 // O(1 / kPartOfProven) and those who are not proven any more, once each.
-bool Picker::is_unfair(const std::string& tenant, Time now, double expected, double budget) {
-  if (expected < kPressure * budget) return false;
+Picker::Standing Picker::standing(const std::string& tenant, Time now) {
   uint64_t others = sent_.size();  // under way of all who are not proven
   const double least = kPartOfProven * answers_.as_of(now);
   std::erase_if(proven_, [&](const std::string& name) {
@@ -111,7 +120,9 @@ bool Picker::is_unfair(const std::string& tenant, Time now, double expected, dou
   const bool is_proven = proven_.contains(tenant);
   const uint64_t own = is_proven ? tenants_.at(tenant).under_way : others;
   const size_t shares = proven_.size() + (is_proven && others == 0 ? 0 : 1);
-  return own * shares > sent_.size() && shares > 1;
+  if (shares == 1 || own * shares == sent_.size()) return Standing::kWithin;
+  if (own == 0) return Standing::kNothing;
+  return own * shares > sent_.size() ? Standing::kAbove : Standing::kBelow;
 }
 
 bool Picker::is_tried_again(const Server& server, Time now) {
@@ -154,9 +165,16 @@ Picker::Verdict Picker::pick(Time now, const Ask& ask) {
   const Server& server = best.server->second;
   if (server.count == 0 || is_tried_again(server, now)) return send(best, now, ask, own, expected);
   std::optional<Refusal> refused;
-  if (surely > budget) refused = Refusal::kSaturated;
-  if (!refused && is_unfair(ask.tenant, now, best.estimate.seconds, budget)) {
-    refused = Refusal::kUnfair;
+  if (surely > kPressure * budget) {
+    // That others' requests take long, or not as long as expected, may be their clients' doing: who
+    // has less than its share is not refused for the latter, and who has nothing under way is sent.
+    const Standing has = standing(ask.tenant, now);
+    const double most = has == Standing::kBelow ? best.estimate.seconds : surely;
+    if (most > budget && has != Standing::kNothing) {
+      refused = Refusal::kSaturated;
+    } else if (has == Standing::kAbove && best.estimate.seconds >= kPressure * budget) {
+      refused = Refusal::kUnfair;
+    }
   }
   if (!refused) return send(best, now, ask, own, expected);
   const Choice idle = choose(now, ask, own, true);
@@ -189,11 +207,13 @@ void Picker::learn(Server& server, const Sent& sent, double seconds) {
   if (sent.own == 0) return;  // others passed it by: it waited for its client
   server.time.seen(sent.own, sent.ahead, seconds);
   if (server.time.alone() <= 0) return;
-  if (weights_.size() >= kMostServices && !weights_.contains(sent.service)) return;
-  double& weight = weights_.try_emplace(sent.service, 1).first->second;
+  const auto known = weights_.find(sent.service);
+  if (known == weights_.end()) return remember(sent.service);
+  Weight& weight = known->second;
+  weight.answers = std::min(weight.answers + 1, kMostAnswers);
   if (weights_.size() == 1) return;  // all are alike
   const double here = (seconds - sent.ahead * server.time.each()) / server.time.alone();
-  weight += kWeightLearns * (std::clamp(here, kLightest, kHeaviest) - weight);
+  weight.value += kWeightLearns * (std::clamp(here, kLightest, kHeaviest) - weight.value);
 }
 
 // The server has answered this one: what came before and should have ended waits for something

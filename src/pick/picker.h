@@ -85,15 +85,21 @@ class Picker {
   // `trusts`: what should have ended long ago may hold up what comes after it.
   Estimate estimate(const Server& server, Time now, double own, double budget, bool trusts) const;
   static bool is_tried_again(const Server& server, Time now);
-  bool is_unfair(const std::string& tenant, Time now, double expected, double budget);
+  enum class Standing { kNothing, kBelow, kWithin, kAbove };  // its share of what is under way
+  Standing standing(const std::string& tenant, Time now);
   void count_answer(const std::string& tenant, Time now);
   void forget_tenants(Time now);
   double weight_of(const std::string& service) const;
+  void remember(const std::string& service);
   void learn(Server& server, const Sent& sent, double seconds);
   void pass_by(Server& server, uint64_t ticket, Time now);
 
   std::map<std::string, Server> servers_;
-  std::map<std::string, double> weights_;  // by service: times as long as the mean
+  struct Weight {
+    double value = 1;      // times as long as the mean
+    uint32_t answers = 1;  // half as many each time that others needed the room
+  };
+  std::map<std::string, Weight> weights_;  // by service
   // Answers, of which the older count less.
   struct Answers {
     double as_of(Time now) const;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/random.h"
+
 namespace fermata::pick {
 namespace {
 
@@ -227,6 +229,76 @@ TEST(Picker, EndlessRequestsOfAStrangerCostOthersLittle) {
   }
   servers.until(100);
   EXPECT_GE(servers.on_time["honest"], 0.98 * honest);
+}
+
+// Sixteen clients of which each asks as soon as it is answered, which takes far longer than others'
+// answers, as where they send slowly. Returns how many of the honest one's 160 requests were sent.
+int sent_beside_slow_clients(bool with_paths, bool with_names, uint64_t seed) {
+  Picker picker;
+  picker.set_servers({"a", "b"});
+  Random random(seed);
+  struct Event {
+    double at;
+    uint64_t ticket;  // that is answered; 0: one is asked for
+    bool is_honest;
+    bool operator<(const Event& other) const { return at > other.at; }
+  };
+  std::priority_queue<Event> events;
+  for (int i = 0; i < 80; ++i) events.push({0.05 * i, 0, true});
+  for (int i = 0; i < 160; ++i) events.push({5 + 0.05 * i, 0, true});
+  for (int i = 0; i < 16; ++i) events.push({4 + 0.01 * i, 0, false});
+  int sent = 0, asked = 0;
+  for (; !events.empty() && events.top().at < 13;) {
+    const Event event = events.top();
+    events.pop();
+    const auto next = [&](double seconds, uint64_t ticket) {
+      events.push({event.at + seconds * (0.5 + random.uniform()), ticket, event.is_honest});
+    };
+    if (event.ticket != 0) {
+      picker.ended(event.ticket, at(event.at), Picker::End::kAnswered);
+      if (!event.is_honest) next(0.01, 0);
+      continue;
+    }
+    const std::string number = std::to_string(++asked);
+    const auto verdict =
+        picker.pick(at(event.at), {!event.is_honest && with_paths ? number : "model",
+                                   event.is_honest ? "honest"
+                                   : with_names    ? number
+                                                   : "stranger",
+                                   Duration::millis(100),
+                                   {}});
+    if (!verdict.refused) {
+      next(event.is_honest ? 0.006 : 0.08, verdict.ticket);
+      if (event.is_honest && event.at >= 5) ++sent;
+    } else if (!event.is_honest) {
+      next(0.02, 0);
+    }
+  }
+  return sent;
+}
+
+TEST(Picker, SlowClientsOfAStrangerCostOthersNothing) {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    EXPECT_GE(sent_beside_slow_clients(true, false, seed), 157) << seed;
+    EXPECT_GE(sent_beside_slow_clients(false, true, seed), 157) << seed;
+  }
+}
+
+// How long a service's requests take is learned, whatever others were invented before.
+TEST(Picker, InventedServicesAreForgotten) {
+  Picker picker;
+  picker.set_servers({"a"});
+  double now = 0;
+  const auto ask = [&](const std::string& service, double seconds) {
+    const auto verdict = picker.pick(at(now), {service, "", Duration::seconds(1), {}});
+    picker.ended(verdict.ticket, at(now + seconds), Picker::End::kAnswered);
+    now += 1;
+    return verdict.expected.seconds();
+  };
+  for (int i = 0; i < 5000; ++i) ask("invented " + std::to_string(i), 0.02);
+  for (int i = 0; i < 200; ++i) ask("short", 0.004), ask("long", 0.04);
+  const double brief = ask("short", 0.004);
+  EXPECT_GT(ask("long", 0.04), 4 * brief);
 }
 
 TEST(Picker, AServerThatHangsAloneIsTriedAgain) {
