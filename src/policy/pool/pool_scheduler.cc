@@ -7,6 +7,21 @@
 
 namespace fermata::policy {
 
+// A batcher knows how long a refused task would run, the ranker how long it would wait: said when a
+// call ends.
+struct PoolScheduler::Explaining {
+  const PoolScheduler& scheduler;
+  const Time now;
+  Decisions& out;
+  const size_t from = out.dropped.size();
+
+  ~Explaining() {
+    if (from == out.dropped.size()) return;
+    const Duration wait = scheduler.ranker_->expected_wait(now);
+    for (size_t i = from; i < out.dropped.size(); ++i) out.dropped[i].wait = wait;
+  }
+};
+
 KeyId PoolScheduler::new_key() {
   const KeyId key = view_.new_key();
   if (key.index() == batchers_.size()) {
@@ -67,23 +82,21 @@ void PoolScheduler::remove_key(KeyId key) {
 }
 
 void PoolScheduler::update_latency(KeyId key, LatencyByType latency, Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   view_.set_latency(key, latency);
   for (const OfKind& each : shared_) {
     if (each.batcher->latency_changed(key, now)) settle(each.slot, now, out);
   }
   batchers_[key.index()]->set_latency(std::move(latency), now, out);
   settle(key, now, out);
-  explain_drops(dropped, now, out);
 }
 
 void PoolScheduler::learned(const Task& task, const Estimate& estimate, Time now, Decisions& out) {
   const OfKind* own = shared_of(task.key);
   if (own == nullptr) return;
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   own->batcher->learned(task, estimate, now, out);
   settle(own->slot, now, out);
-  explain_drops(dropped, now, out);
 }
 
 void PoolScheduler::set_delay_bound(DelayBound bound) {
@@ -95,26 +108,23 @@ void PoolScheduler::set_delay_bound(DelayBound bound) {
 }
 
 WorkerId PoolScheduler::add_worker(Time now, Decisions& out, uint32_t type, int64_t memory_bytes) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   const WorkerId worker(static_cast<uint32_t>(view_.workers().size()));
   for (const OfKind& each : shared_) each.batcher->add_worker(type);
   ranker_->add_worker(worker, type, memory_bytes, now, grants_);
   serve_grants(now, out);
-  explain_drops(dropped, now, out);
   return worker;
 }
 
 void PoolScheduler::planned(const Plan& plan, Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   if (const auto* serving = std::get_if<Serving>(&plan)) {
     ranker_->set_available(serving->worker, serving->serves, now, grants_);
-    serve_grants(now, out);
-    return explain_drops(dropped, now, out);
+    return serve_grants(now, out);
   }
   if (const auto* way = std::get_if<Reaches>(&plan)) {
     ranker_->set_reaches(way->key, way->worker, way->reaches, now, grants_);
-    serve_grants(now, out);
-    return explain_drops(dropped, now, out);
+    return serve_grants(now, out);
   }
   const auto& loaded = std::get<LoadedAhead>(plan);
   view_.residents().hold(loaded.worker, loaded.variant, loaded.there);
@@ -122,11 +132,10 @@ void PoolScheduler::planned(const Plan& plan, Time now, Decisions& out) {
     const KeyId key(static_cast<uint32_t>(k));
     if (view_.is_model(key) && view_.info(key).variant == loaded.variant) settle(key, now, out);
   }
-  explain_drops(dropped, now, out);
 }
 
 bool PoolScheduler::set_rules(const Rules& rules, Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   rules_ = rules;
   ranker_->set_rules(rules, now, grants_);
   serve_grants(now, out);
@@ -135,41 +144,37 @@ bool PoolScheduler::set_rules(const Rules& rules, Time now, Decisions& out) {
     batchers_[k]->set_rules(rules, now, out);
     settle(KeyId(static_cast<uint32_t>(k)), now, out);
   }
-  explain_drops(dropped, now, out);
   return true;
 }
 
 void PoolScheduler::nominate(const Task& task, Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   const KeyId slot = slot_[task.key.index()];
   batchers_[slot.index()]->nominated(task, now);
   batchers_[slot.index()]->tick(now, out);
   settle(slot, now, out);
-  explain_drops(dropped, now, out);
 }
 
 bool PoolScheduler::withdraw(const Task& task, Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   const KeyId slot = slot_[task.key.index()];
   const bool gone = batchers_[slot.index()]->withdrawn(task);
   batchers_[slot.index()]->tick(now, out);
   settle(slot, now, out);
-  explain_drops(dropped, now, out);
   return gone;
 }
 
 void PoolScheduler::ended(const BatchEnd& batch, Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   for (const OfKind& each : shared_) {
     if (each.batcher->ended(batch, now, out)) settle(each.slot, now, out);
   }
   ranker_->freed(batch.worker, now, grants_);
   serve_grants(now, out);
-  explain_drops(dropped, now, out);
 }
 
 void PoolScheduler::tick(Time now, Decisions& out) {
-  const size_t dropped = out.dropped.size();
+  const Explaining drops{*this, now, out};
   while (wakes_.top() <= now) {
     const KeyId key(static_cast<uint32_t>(wakes_.top_index()));
     batchers_[key.index()]->tick(now, out);
@@ -177,7 +182,6 @@ void PoolScheduler::tick(Time now, Decisions& out) {
   }
   ranker_->tick(now, grants_);
   serve_grants(now, out);
-  explain_drops(dropped, now, out);
 }
 
 Time PoolScheduler::next_wake() const { return std::min(wakes_.top(), ranker_->next_wake()); }
@@ -245,14 +249,6 @@ void PoolScheduler::complete(Batch& batch, KeyId slot, Time now, Decisions& out)
   batch.load = view_.residents().use(batch.worker, batch.key);
   if (batch.load && !counted) batch.finish = batch.finish + view_.info(batch.key).load;
   for (const OfKind& each : shared_) each.batcher->bound(batch, each.slot == slot, now);
-}
-
-// A batcher knows how long a refused task would run, the ranker how long it
-// would wait.
-void PoolScheduler::explain_drops(size_t from, Time now, Decisions& out) const {
-  if (from == out.dropped.size()) return;
-  const Duration wait = ranker_->expected_wait(now);
-  for (size_t i = from; i < out.dropped.size(); ++i) out.dropped[i].wait = wait;
 }
 
 }  // namespace fermata::policy

@@ -48,13 +48,13 @@ class PoolScheduler final : public Scheduler {
     KeyId slot;
     SharedBatcher* batcher = nullptr;
   };
+  struct Explaining;
   KeyId new_key();
   const OfKind& of_kind(Kind kind);
   const OfKind* shared_of(KeyId key) const;  // null: of a single model
   void settle(KeyId key, Time now, Decisions& out);
   void complete(Batch& batch, KeyId slot, Time now, Decisions& out);
   void serve_grants(Time now, Decisions& out);
-  void explain_drops(size_t from, Time now, Decisions& out) const;
 
   Rules rules_;
   const std::unique_ptr<PoolRanker> ranker_;
