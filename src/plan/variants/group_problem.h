@@ -32,6 +32,8 @@ struct GroupVariant {
   std::vector<double> recall;  // by class; of the service's number of classes
   // By worker type, or one for all types. max_batch is the table's.
   std::vector<std::shared_ptr<const LatencyTable>> latency;
+
+  const LatencyTable& on(uint32_t type) const { return *latency[latency.size() == 1 ? 0 : type]; }
 };
 
 // The answer of the evidence model itself (section 5.3.1).
@@ -113,7 +115,7 @@ struct GroupProblem {
   // Of a decision that kFermata makes while it serves. By service; empty: nothing is known of
   // what will come, and no published policy that believes the same may be worth more.
   std::vector<ExpectedArrivals> expected;
-  double others = 0;        // workers that are always busy with what is not in the problem
+  double others = 0;  // workers that are always busy with what is not in the problem
   // What that loses without a second of a worker of the type that takes longest.
   double others_price = 0;
   // Of the prices that it tries: the one that was best last time, and which of the others were

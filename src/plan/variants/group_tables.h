@@ -43,7 +43,7 @@ class GroupTables {
   double short_circuit_utility(uint32_t request) const;
   double utility(uint32_t request, uint32_t variant, Time finish) const;
   const LatencyTable& latency(const GroupVariant& variant, uint32_t worker) const {
-    return *variant.latency[variant.latency.size() == 1 ? 0 : problem_->workers[worker].type];
+    return variant.on(problem_->workers[worker].type);
   }
 
   // Groups by their first request in the document; prepared on demand.

@@ -16,11 +16,6 @@ constexpr size_t kMostWorkers = 4;  // of a larger pool as many stand for all
 constexpr size_t kMostUrgent = 8;   // of which one says how urgent an offer is
 constexpr double kMostSlos = 8;  // that a request waits whom lateness costs nothing, with evidence
 
-const LatencyTable& latency_of(const plan::GroupProblem& problem, const plan::GroupBatch& batch) {
-  const auto& tables = problem.services[batch.service].variants[batch.variant].latency;
-  return *tables[tables.size() == 1 ? 0 : problem.workers[batch.worker].type];
-}
-
 }  // namespace
 
 VariantsBatcher::VariantsBatcher(KeyId key, DelayBound delay, const PoolView& pool,
@@ -241,7 +236,8 @@ void VariantsBatcher::bind(const plan::GroupProblem& problem, const plan::GroupS
   batch.start = problem.now;
   batch.load = planned.load;
   batch.price = planned.price;
-  const LatencyTable& latency = latency_of(problem, planned);
+  const LatencyTable& latency = problem.services[planned.service].variants[planned.variant].on(
+      problem.workers[planned.worker].type);
   batch.items = fitting(latency, planned.count, planned.finish);
   batch.finish = batch.start + (planned.finish - planned.start) -
                  (latency(planned.count) - latency(batch.items));

@@ -150,7 +150,7 @@ double VariantsLookahead::price_unit() const {
   for (const plan::GroupService& service : problem_->services) {
     double least = 1, most = 0, fastest = 1e9, slowest = 0;
     for (const plan::GroupVariant& variant : service.variants) {
-      const double run = latency_of(variant)(1).seconds();
+      const double run = variant.on(first_type())(1).seconds();
       least = std::min(least, variant.accuracy);
       most = std::max(most, variant.accuracy);
       fastest = std::min(fastest, run);
@@ -161,10 +161,6 @@ double VariantsLookahead::price_unit() const {
     unit = std::max(unit, differ ? (most - least) / (slowest - fastest) : 1 / slowest);
   }
   return unit;
-}
-
-const LatencyTable& VariantsLookahead::latency_of(const plan::GroupVariant& variant) const {
-  return *variant.latency[variant.latency.size() == 1 ? 0 : problem_->workers[0].type];
 }
 
 // How many workers of the first one's type do as much as all of them; prices are of their seconds.
@@ -198,7 +194,7 @@ void VariantsLookahead::measure_items() {
     const auto& evidence = problem_->services[a].short_circuit;
     const double fallback = evidence ? evidence->accuracy : 0;
     for (const plan::GroupVariant& variant : problem_->services[a].variants) {
-      const LatencyTable& latency = latency_of(variant);
+      const LatencyTable& latency = variant.on(first_type());
       item_seconds_.push_back(WorkerTime::seconds_of_item(latency, problem_->expected[a].slo));
       const double gain = variant.accuracy - fallback;
       const Duration alone = latency(1) + problem_->models[variant.model].load;

@@ -94,8 +94,7 @@ class VariantsLookahead {
   void measure_items();
   double least_price(uint32_t service) const;
   double price_on(uint32_t worker, uint32_t service, double price) const;
-  // Of the first worker's type.
-  const LatencyTable& latency_of(const plan::GroupVariant& variant) const;
+  uint32_t first_type() const { return problem_->workers[0].type; }
 
   static void clear(plan::GroupSchedule& schedule);
   void consider(size_t price, Order order);

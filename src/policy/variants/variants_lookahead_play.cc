@@ -62,9 +62,9 @@ std::optional<Time> VariantsLookahead::turn(uint32_t worker, Time now, double pr
 
 VariantsLookahead::RunTimes VariantsLookahead::run_times(const plan::GroupVariant& variant,
                                                          uint32_t worker) const {
-  const uint32_t type = variant.latency.size() > 1 ? problem_->workers[worker].type : 0;
   const bool loaded = residency_[worker].holds(variant.model);
-  return {variant.latency[type].get(), loaded ? Duration() : problem_->models[variant.model].load};
+  return {&variant.on(problem_->workers[worker].type),
+          loaded ? Duration() : problem_->models[variant.model].load};
 }
 
 double VariantsLookahead::utility(const Item& item, uint32_t variant, Time finish) const {

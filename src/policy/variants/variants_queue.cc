@@ -210,7 +210,7 @@ double VariantsQueue::seconds_on(uint32_t type) const {
   double sum = 0, variants = 0;
   for (const plan::GroupService& service : problem_.services) {
     for (const plan::GroupVariant& variant : service.variants) {
-      sum += (*variant.latency[variant.latency.size() == 1 ? 0 : type])(1).seconds();
+      sum += variant.on(type)(1).seconds();
       ++variants;
     }
   }
