@@ -1,11 +1,11 @@
 #include "engine/admission.h"
 
 #include <algorithm>
-#include <cstring>
 #include <map>
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -20,13 +20,7 @@ absl::Status check_strings(const Tensor& tensor, uint64_t count) {
   const auto bytes = tensor.data.bytes;
   size_t at = 0;
   uint64_t found = 0;
-  for (; at < bytes.size(); ++found) {
-    uint32_t length = 0;
-    if (bytes.size() - at < sizeof(length)) break;
-    std::memcpy(&length, bytes.data() + at, sizeof(length));
-    if (bytes.size() - at - sizeof(length) < length) break;
-    at += sizeof(length) + length;
-  }
+  while (next_string(bytes, at)) ++found;
   if (at != bytes.size()) {
     return invalid("input '{}': BYTES element {} goes beyond the data ({} bytes)", tensor.name,
                    found, bytes.size());

@@ -1,20 +1,18 @@
 #include "load/agreement.h"
 
-#include <cstring>
 #include <string_view>
 
 #include "model/answer.h"
+#include "model/tensor_values.h"
 
 namespace fermata::load {
 namespace {
 
 std::optional<std::string_view> text(const Payload& data) {
-  uint32_t length = 0;
-  if (data.bytes.size() < sizeof(length)) return std::nullopt;
-  std::memcpy(&length, data.bytes.data(), sizeof(length));
-  if (data.bytes.size() - sizeof(length) < length) return std::nullopt;
-  return std::string_view(reinterpret_cast<const char*>(data.bytes.data()) + sizeof(length),
-                          length);
+  size_t at = 0;
+  const auto first = next_string(data.bytes, at);
+  if (!first) return std::nullopt;
+  return std::string_view(reinterpret_cast<const char*>(first->data()), first->size());
 }
 
 }  // namespace

@@ -110,4 +110,15 @@ absl::StatusOr<std::vector<int64_t>> as_integers(const Tensor& tensor) {
   return values;
 }
 
+std::optional<absl::Span<const std::byte>> next_string(absl::Span<const std::byte> bytes,
+                                                       size_t& at) {
+  uint32_t length = 0;
+  if (bytes.size() - at < sizeof(length)) return std::nullopt;
+  std::memcpy(&length, bytes.data() + at, sizeof(length));
+  if (bytes.size() - at - sizeof(length) < length) return std::nullopt;
+  const auto element = bytes.subspan(at + sizeof(length), length);
+  at += sizeof(length) + length;
+  return element;
+}
+
 }  // namespace fermata

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -16,5 +18,9 @@ absl::StatusOr<std::vector<float>> as_floats(const Tensor& tensor);
 // The same as whole numbers: of BOOL and the integers only; a UINT64 beyond an
 // int64's range is an error.
 absl::StatusOr<std::vector<int64_t>> as_integers(const Tensor& tensor);
+
+// The BYTES element that begins at `at`, which moves behind it; none where the bytes end before.
+std::optional<absl::Span<const std::byte>> next_string(absl::Span<const std::byte> bytes,
+                                                       size_t& at);
 
 }  // namespace fermata

@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "model/tensor_values.h"
 
 namespace fermata::operators {
 
@@ -47,15 +48,11 @@ Tensor texts(std::string name, const std::vector<std::string>& values) {
 }
 
 absl::StatusOr<absl::Span<const std::byte>> only_text(const Tensor& tensor) {
-  uint32_t length = 0;
-  if (tensor.data.bytes.size() >= sizeof length) {
-    std::memcpy(&length, tensor.data.bytes.data(), sizeof length);
-  }
-  if (tensor.data.bytes.size() != sizeof length + length) {
-    return invalid("input '{}' has {} bytes, expected a length of 4 bytes and one element",
-                   tensor.name, tensor.data.bytes.size());
-  }
-  return tensor.data.bytes.subspan(sizeof length);
+  size_t at = 0;
+  const auto text = next_string(tensor.data.bytes, at);
+  if (text && at == tensor.data.bytes.size()) return *text;
+  return invalid("input '{}' has {} bytes, expected a length of 4 bytes and one element",
+                 tensor.name, tensor.data.bytes.size());
 }
 
 cv::Mat picture(const Tensor& tensor) {

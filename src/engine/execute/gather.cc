@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include "engine/execute/absence.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -18,12 +19,7 @@ absl::StatusOr<size_t> skip_strings(absl::Span<const std::byte> bytes, size_t fr
                                     uint64_t elements) {
   size_t at = from;
   for (uint64_t i = 0; i < elements; ++i) {
-    uint32_t length = 0;
-    if (bytes.size() - at < sizeof(length)) return invalid("a BYTES element is cut off");
-    std::memcpy(&length, bytes.data() + at, sizeof(length));
-    at += sizeof(length);
-    if (bytes.size() - at < length) return invalid("a BYTES element is cut off");
-    at += length;
+    if (!next_string(bytes, at)) return invalid("a BYTES element is cut off");
   }
   return at;
 }

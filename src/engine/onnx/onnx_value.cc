@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include "model/signature.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -16,24 +17,15 @@ absl::StatusOr<OrtPtr<OrtValue>> make_strings(const OnnxInput& input) {
       ort().CreateTensorAsOrtValue(runtime->allocator, input.shape.data(), input.shape.size(),
                                    ONNX_TENSOR_ELEMENT_DATA_TYPE_STRING, &raw)));
   OrtPtr<OrtValue> value(raw);
-  const std::byte* at = input.data.data();
-  const std::byte* const end = at + input.data.size();
   const uint64_t count = element_count(input.shape);
+  size_t at = 0;
   for (uint64_t i = 0; i < count; ++i) {
-    uint32_t length = 0;
-    if (static_cast<size_t>(end - at) < sizeof(length)) {
-      return invalid("input '{}': BYTES element {} is cut off", *input.name, i);
-    }
-    std::memcpy(&length, at, sizeof(length));
-    at += sizeof(length);
-    if (static_cast<size_t>(end - at) < length) {
-      return invalid("input '{}': BYTES element {} is cut off", *input.name, i);
-    }
+    const auto text = next_string(input.data, at);
+    if (!text) return invalid("input '{}': BYTES element {} is cut off", *input.name, i);
     char* buffer = nullptr;
     RETURN_IF_ERROR(
-        take_status(ort().GetResizedStringTensorElementBuffer(raw, i, length, &buffer)));
-    if (length > 0) std::memcpy(buffer, at, length);
-    at += length;
+        take_status(ort().GetResizedStringTensorElementBuffer(raw, i, text->size(), &buffer)));
+    if (!text->empty()) std::memcpy(buffer, text->data(), text->size());
   }
   return value;
 }
