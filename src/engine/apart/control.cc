@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/confine/descriptor.h"
 #include "model/model_config.h"
 #include "model/profile.h"
 
@@ -25,18 +26,6 @@ constexpr Duration kTelling = Duration::millis(100);
 
 absl::Status closed() {
   return error(absl::StatusCode::kUnavailable, "the other end of the control stream is closed");
-}
-
-// False where `until` has passed.
-bool wait_for(int fd, short event, Time until) {
-  while (true) {
-    const Time now = monotonic_now();
-    if (now >= until) return false;
-    const double left_ms = until.is_infinite() ? 1e6 : std::min(1e6, (until - now).millis() + 1);
-    pollfd one{fd, event, 0};
-    const int ready = poll(&one, 1, static_cast<int>(left_ms));
-    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
-  }
 }
 
 }  // namespace
@@ -57,7 +46,7 @@ absl::Status Lines::write(const Json& message, Time until) {
     if (n > 0) {
       done += static_cast<size_t>(n);
     } else if (n < 0 && errno == EAGAIN) {
-      if (!wait_for(fd_, POLLOUT, until)) {
+      if (!await_event(fd_, POLLOUT, until)) {
         return error(absl::StatusCode::kDeadlineExceeded, "the control stream is not read");
       }
     } else if (n == 0 || errno != EINTR) {
@@ -75,7 +64,7 @@ absl::StatusOr<std::string> Lines::read(Time until) {
       return line;
     }
     if (buffer_.size() > kLongestLine) return internal("a control message has no end");
-    if (!wait_for(fd_, POLLIN, until)) {
+    if (!await_event(fd_, POLLIN, until)) {
       return error(absl::StatusCode::kDeadlineExceeded, "no answer came");
     }
     std::array<char, 16384> chunk{};

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +18,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/child.h"
-#include "engine/confine/model_environment.h"
+#include "engine/confine/descriptor.h"
 #include "engine/threads/give_way_to_all.h"
 
 namespace fermata::engine::apart {
@@ -29,28 +28,9 @@ namespace {
 constexpr Duration kLookForLife = Duration::millis(500);
 constexpr int kHigh = 16;  // descriptors that are not those that the child gets
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-  void reset(int fd) {
-    if (fd_ >= 0) close(fd_);
-    fd_ = fd;
-  }
-
- private:
-  int fd_;
-};
-
 // Between a server and a process.
 struct Stream {
-  Descriptor own{-1}, theirs{-1};
+  Descriptor own, theirs;
 
   absl::Status open() {
     std::array<int, 2> ends{};
@@ -65,43 +45,19 @@ struct Stream {
 };
 
 // `calls`: -1: none.
-absl::StatusOr<pid_t> spawn_child(const ModelProcess::Options& options, int area, int control,
-                                  int calls) {
-  const std::vector<std::string>& command = options.command;
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, area, kAreaFd);
-  posix_spawn_file_actions_adddup2(&actions, control, kControlFd);
-  if (calls >= 0) posix_spawn_file_actions_adddup2(&actions, calls, kCallsFd);
-  posix_spawn_file_actions_addclosefrom_np(&actions, calls >= 0 ? kCallsFd + 1 : kCallsFd);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  reset_signals(attributes);
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(),
-                                  environment_of(options.nursery.get()).get());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
-  return child;
-}
-
 absl::StatusOr<pid_t> start_child(const ModelProcess::Options& options, int area, int control,
                                   int calls) {
   const Descriptor nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (options.nursery != nullptr && nothing.get() >= 0) {
-    std::vector<int> first = {nothing.get(), STDERR_FILENO, STDERR_FILENO, area, control};
-    if (calls >= 0) first.push_back(calls);
+  if (nothing.get() < 0) return internal("cannot open /dev/null: {}", strerror(errno));
+  static_assert(kAreaFd == 3 && kControlFd == 4 && kCallsFd == 5);
+  std::vector<int> first = {nothing.get(), STDERR_FILENO, STDERR_FILENO, area, control};
+  if (calls >= 0) first.push_back(calls);
+  if (options.nursery != nullptr) {
     auto child =
         options.nursery->start({options.command.begin() + 1, options.command.end()}, first);
     if (child.ok()) return child;
   }
-  return spawn_child(options, area, control, calls);
+  return spawn(options.command, first, environment_of(options.nursery.get()), /*apart=*/true);
 }
 
 std::string signal_name(int signal, bool in_full) {

@@ -19,8 +19,8 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/confine.h"
+#include "engine/confine/descriptor.h"
 #include "engine/confine/machine.h"
-#include "engine/confine/model_environment.h"
 #include "engine/confine/nursery.h"
 #include "engine/threads/give_way_to_all.h"
 
@@ -43,51 +43,38 @@ constexpr bool kSanitized = false;
 #endif
 
 struct Pipe {
-  int read = -1, write = -1;
-  ~Pipe() {
-    close_write();
-    if (read >= 0) close(read);
-  }
-  void close_write() {
-    if (write >= 0) close(write);
-    write = -1;
-  }
+  Descriptor read, write;
   bool open() {
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) return false;
-    read = ends[0];
-    write = ends[1];
+    read.reset(ends[0]);
+    write.reset(ends[1]);
     return true;
   }
 };
 
-absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command, int input, const Pipe& out,
-                            const Pipe& error, const ModelEnvironment& environment) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, out.write, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, error.write, STDERR_FILENO);
-  posix_spawn_file_actions_addclosefrom_np(&actions, STDERR_FILENO + 1);
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
-  pid_t child = 0;
-  const int failed =
-      posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environment.get());
-  posix_spawn_file_actions_destroy(&actions);
-  if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
-  return child;
+void reset_signals(posix_spawnattr_t& attributes) {
+  sigset_t none, usual;
+  sigemptyset(&none);
+  sigemptyset(&usual);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGFPE}) {
+    sigaddset(&usual, signal);
+  }
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setpgroup(&attributes, 0);
+  posix_spawnattr_setflags(&attributes,
+                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
 }
 
 absl::StatusOr<pid_t> start(const std::vector<std::string>& command, int input, const Pipe& out,
                             const Pipe& error, Nursery* nursery) {
+  const std::array<int, 3> first = {input, out.write.get(), error.write.get()};
   if (nursery != nullptr) {
-    auto child =
-        nursery->start({command.begin() + 1, command.end()}, {input, out.write, error.write});
+    auto child = nursery->start({command.begin() + 1, command.end()}, first);
     if (child.ok()) return child;
   }
-  return spawn(command, input, out, error, environment_of(nursery));
+  return spawn(command, first, environment_of(nursery), /*apart=*/false);
 }
 
 // False once the other end is closed.
@@ -100,7 +87,7 @@ bool drain(int fd, std::string& text) {
 
 // True when both ends were closed before `end`.
 bool collect(const Pipe& out, const Pipe& error, Time end, ChildResult& result) {
-  std::array<pollfd, 2> fds = {{{out.read, POLLIN, 0}, {error.read, POLLIN, 0}}};
+  std::array<pollfd, 2> fds = {{{out.read.get(), POLLIN, 0}, {error.read.get(), POLLIN, 0}}};
   while (fds[0].fd >= 0 || fds[1].fd >= 0) {
     const Duration left = end - monotonic_now();
     if (left <= Duration()) return false;
@@ -129,14 +116,14 @@ int file_in_memory(std::string_view text) {
 
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view text, Nursery* nursery) {
-  Pipe input, out, error;
-  input.read = file_in_memory(text);
-  if (input.read < 0 || !out.open() || !error.open()) {
+  const Descriptor input(file_in_memory(text));
+  Pipe out, error;
+  if (input.get() < 0 || !out.open() || !error.open()) {
     return internal("cannot make a pipe: {}", strerror(errno));
   }
-  ASSIGN_OR_RETURN(const pid_t child, start(command, input.read, out, error, nursery));
-  out.close_write();
-  error.close_write();
+  ASSIGN_OR_RETURN(const pid_t child, start(command, input.get(), out, error, nursery));
+  out.write.reset(-1);
+  error.write.reset(-1);
   ChildResult result;
   if (!collect(out, error, monotonic_now() + limit, result)) {
     result.timed_out = true;
@@ -151,18 +138,44 @@ absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, D
   return result;
 }
 
-void reset_signals(posix_spawnattr_t& attributes) {
-  sigset_t none, usual;
-  sigemptyset(&none);
-  sigemptyset(&usual);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2, SIGALRM, SIGFPE}) {
-    sigaddset(&usual, signal);
+bool await_event(int fd, short events, Time until) {
+  while (true) {
+    const Time now = monotonic_now();
+    if (now >= until) return false;
+    const double left_ms = until.is_infinite() ? 1e6 : std::min(1e6, (until - now).millis() + 1);
+    pollfd one{fd, events, 0};
+    const int ready = poll(&one, 1, static_cast<int>(left_ms));
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;
   }
-  posix_spawnattr_setsigmask(&attributes, &none);
-  posix_spawnattr_setsigdefault(&attributes, &usual);
-  posix_spawnattr_setpgroup(&attributes, 0);
-  posix_spawnattr_setflags(&attributes,
-                           POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+}
+
+absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command,
+                            absl::Span<const int> descriptors, const ModelEnvironment& environment,
+                            bool apart) {
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  int place = 0;
+  for (const int fd : descriptors) posix_spawn_file_actions_adddup2(&actions, fd, place++);
+  posix_spawn_file_actions_addclosefrom_np(&actions, place);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  if (apart) reset_signals(attributes);
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  pid_t child = 0;
+  const int failed = posix_spawnp(&child, arguments[0], &actions, &attributes, arguments.data(),
+                                  environment.get());
+  posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
+  if (failed != 0) return internal("cannot start {}: {}", command[0], strerror(failed));
+  return child;
+}
+
+void end_child(pid_t child) {
+  kill(child, SIGKILL);
+  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+  }
 }
 
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <spawn.h>
+#include <sys/types.h>
 
 #include <filesystem>
 #include <limits>
@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/time.h"
+#include "engine/confine/model_environment.h"
 
 namespace fermata::engine {
 
@@ -29,9 +31,13 @@ struct ChildResult {
 absl::StatusOr<ChildResult> run_child(const std::vector<std::string>& command, Duration limit,
                                       std::string_view input = {}, Nursery* nursery = nullptr);
 
-// Signals that this process blocks or ignores mean to a child what they mean to others, and what
-// ends this process's group does not end it.
-void reset_signals(posix_spawnattr_t& attributes);
+// Starts a program, found in PATH, with these as its file descriptors 0, 1, ... and no other; none
+// of them is to lie below its place there. `apart`: signals that this process blocks or ignores
+// mean to it what they mean to others, and what ends this process's group does not end it.
+absl::StatusOr<pid_t> spawn(const std::vector<std::string>& command,
+                            absl::Span<const int> descriptors, const ModelEnvironment& environment,
+                            bool apart);
+void end_child(pid_t child);  // and waits for it
 
 // A file in memory, or a nameless one, that holds it, to be read from its start; -1: there is none.
 int file_in_memory(std::string_view text);

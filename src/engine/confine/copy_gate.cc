@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "engine/confine/child.h"
 
 namespace fermata::engine {
 namespace {
@@ -83,9 +84,7 @@ void end_unknown_copies(pid_t process, const std::set<pid_t>& known) {
     const long parent = std::strtol(text.c_str() + name_end + 4, &rest, 10);
     const long group = std::strtol(rest, nullptr, 10);
     if (parent != getpid() || group != process) continue;
-    kill(child, SIGKILL);
-    while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    end_child(child);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <spawn.h>
 #include <spdlog/spdlog.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -11,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +20,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/confine/child.h"
+#include "engine/confine/descriptor.h"
 #include "engine/confine/nursery_messages.h"
 
 namespace fermata::engine {
@@ -59,16 +58,6 @@ using nursery::unavailable;
 constexpr Duration kLast = Duration::seconds(5);
 constexpr Duration kMostPause = Duration::seconds(60);
 constexpr size_t kMostWaiting = 1 << 20;
-
-bool await_message(int stream, Time until) {
-  pollfd ready{stream, POLLIN, 0};
-  int found = -1;
-  do {
-    const double left_ms = std::max(0.0, (until - monotonic_now()).millis());
-    found = poll(&ready, 1, static_cast<int>(std::ceil(left_ms)));
-  } while (found < 0 && errno == EINTR);
-  return found == 1;
-}
 
 bool is_child(pid_t process) {
   siginfo_t info = {};
@@ -109,7 +98,7 @@ absl::StatusOr<Message> read_message(int stream, Time until) {
   message.msg_control = control.data();
   message.msg_controllen = control.size();
   const ssize_t got =
-      await_message(stream, until) ? recvmsg(stream, &message, MSG_CMSG_CLOEXEC) : 0;
+      await_event(stream, POLLIN, until) ? recvmsg(stream, &message, MSG_CMSG_CLOEXEC) : 0;
   Message read;
   constexpr size_t kLength = sizeof(read.number);
   if (got >= 0) read_ancillary(message, read);
@@ -120,12 +109,6 @@ absl::StatusOr<Message> read_message(int stream, Time until) {
   std::memcpy(&read.number, text.data(), kLength);
   read.why.assign(text.data() + kLength, static_cast<size_t>(got) - kLength);
   return read;
-}
-
-void end(pid_t child) {
-  kill(child, SIGKILL);
-  while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
 }
 
 absl::Status why_not(const Message& said) {
@@ -141,28 +124,6 @@ absl::StatusOr<pid_t> receive(int stream, Time until) {
   if (said.number == 0) return 0;
   if (!is_child(said.sender)) return unavailable("no child says that it is there");
   return said.sender;
-}
-
-absl::StatusOr<pid_t> spawn(const std::string& program, int stream, ModelEnvironment environment) {
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO);
-  posix_spawn_file_actions_adddup2(&actions, stream, kStream);
-  posix_spawn_file_actions_addclosefrom_np(&actions, kStream + 1);
-  posix_spawnattr_t attributes;
-  posix_spawnattr_init(&attributes);
-  reset_signals(attributes);
-  environment.set(kThreads, "1");
-  std::array<char*, 4> arguments{const_cast<char*>(program.c_str()), const_cast<char*>("nursery"),
-                                 getenv(kThreads), nullptr};
-  pid_t child = 0;
-  const int failed = posix_spawnp(&child, program.c_str(), &actions, &attributes, arguments.data(),
-                                  environment.get());
-  posix_spawn_file_actions_destroy(&actions);
-  posix_spawnattr_destroy(&attributes);
-  if (failed != 0) return unavailable(strerror(failed));
-  return child;
 }
 
 }  // namespace
@@ -223,22 +184,23 @@ absl::StatusOr<pid_t> Nursery::start_here(const std::string& words,
 // A child says its number itself and waits to be told to go on: of one whose number nobody has read
 // in time, nothing has happened.
 absl::StatusOr<pid_t> Nursery::ask(const std::string& words, absl::Span<const int> descriptors) {
-  std::array<int, 2> go{};
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, go.data()) != 0) {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0) {
     return unavailable(strerror(errno));
   }
+  Descriptor theirs(ends[0]);
+  const Descriptor go(ends[1]);
   std::vector<int> all(descriptors.begin(), descriptors.end());
-  all.push_back(go[0]);
+  all.push_back(theirs.get());
   const absl::Status asked = send(stream_, words, all);
-  ::close(go[0]);
+  theirs.reset(-1);
   absl::StatusOr<pid_t> child = asked.ok() ? receive_child() : asked;
   // One that was handed out is somebody's: only its owner may wait for it and end it.
   if (child.ok() && (*child == 0 || *child == pid_ || copies_.contains(*child))) {
     child = unavailable("no child is there");
   }
   if (child.ok() && gate_) copies_.insert(*child);
-  if (child.ok()) (void)::send(go[1], "", 1, MSG_NOSIGNAL);  // else its end is seen by who has it
-  ::close(go[1]);
+  if (child.ok()) (void)::send(go.get(), "", 1, MSG_NOSIGNAL);  // else who has it sees its end
   return child;
 }
 
@@ -313,23 +275,27 @@ absl::Status Nursery::open() {
   }
   const absl::StatusOr<pid_t> child = spawn_one(theirs);
   ::close(theirs);
-  absl::Status ready =
-      child.ok() ? receive(stream_, monotonic_now() + options_.answer).status() : child.status();
+  absl::Status ready = child.ok() ? receive(stream_, monotonic_now() + options_.answer).status()
+                                  : unavailable(message(child.status()));
   if (ready.ok() && text_) ready = prepare_here();
   if (!ready.ok()) close();
   return ready;
 }
 
 absl::StatusOr<pid_t> Nursery::spawn_one(int stream) {
+  const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const std::array<int, 4> first = {nothing.get(), STDERR_FILENO, STDERR_FILENO, stream};
+  static_assert(kStream == 3);
+  std::vector<std::string> arguments = {"nursery"};
+  if (const char* const threads = getenv(kThreads)) arguments.emplace_back(threads);
   absl::StatusOr<pid_t> child;
-  if (of_ == nullptr) {
-    child = spawn(program_, stream, environment_of(this));
+  if (of_ != nullptr) {
+    child = of_->start(arguments, first);
   } else {
-    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
-    std::vector<std::string> arguments = {"nursery"};
-    if (const char* const threads = getenv(kThreads)) arguments.emplace_back(threads);
-    child = of_->start(arguments, {nothing, STDERR_FILENO, STDERR_FILENO, stream});
-    if (nothing >= 0) ::close(nothing);
+    ModelEnvironment environment = environment_of(this);
+    environment.set(kThreads, "1");
+    arguments.insert(arguments.begin(), program_);
+    child = spawn(arguments, first, environment, /*apart=*/true);
   }
   const std::lock_guard lock(mutex_);
   pid_ = child.value_or(-1);
@@ -353,7 +319,7 @@ void Nursery::close() {
   {
     const std::lock_guard lock(mutex_);
     if (pid_ >= 0 && had_gate) end_copies();
-    if (pid_ >= 0) end(pid_);
+    if (pid_ >= 0) end_child(pid_);
     pid_ = -1;
   }
   if (stream_ < 0) return;
@@ -362,7 +328,7 @@ void Nursery::close() {
   while (!had_gate && monotonic_now() < until) {
     const auto late = receive(stream_, until);
     if (!late.ok()) break;
-    if (*late > 0) end(*late);
+    if (*late > 0) end_child(*late);
   }
   copies_.clear();
   const std::lock_guard lock(mutex_);
