@@ -41,12 +41,6 @@ const std::vector<RuleRow>& rule_rows() {
   return kRows;
 }
 
-std::vector<std::string_view> rule_row_names() {
-  std::vector<std::string_view> names;
-  for (const RuleRow& row : rule_rows()) names.push_back(row.name);
-  return names;
-}
-
 std::optional<size_t> find_rule_row(std::string_view name) {
   const auto& rows = rule_rows();
   const auto at =

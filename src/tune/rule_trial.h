@@ -19,7 +19,6 @@ struct RuleRow {
   policy::Rules rules;
 };
 const std::vector<RuleRow>& rule_rows();  // the default first
-std::vector<std::string_view> rule_row_names();
 std::optional<size_t> find_rule_row(std::string_view name);
 
 // Of the requests of one service that some worker could have answered in time: how many there were,

@@ -31,10 +31,6 @@ void count_until_read(std::vector<Tensor>& outputs, const std::shared_ptr<ByteBu
 
 }  // namespace
 
-bool Route::uses(VariantId id) const {
-  return composite != nullptr ? composite->uses(id) : variant->id == id;
-}
-
 // A part of a composite's request is one item.
 void Route::count_answer(const PartRun& run) const {
   if (answers.empty()) return;

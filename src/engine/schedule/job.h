@@ -80,7 +80,6 @@ struct Route {
   bool dedicated = false;                    // replicas of its own, where there are any
   std::shared_ptr<const Pipeline> pipeline;  // its stages are services: nothing runs under its name
 
-  bool uses(VariantId id) const;
   std::shared_ptr<const policy::ServiceInfo> info() const;  // as engine::Service has it
   void count_answer(const PartRun& run) const;
 };
