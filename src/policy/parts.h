@@ -11,7 +11,7 @@
 namespace fermata::policy {
 
 // A policy in its two parts, for a driver that carries offers, grants and
-// answers between them itself, from thread to thread: batchers by make_batcher(rules, ...).
+// answers between them itself, from thread to thread: batchers are RuleBatchers.
 struct Parts {
   Rules rules;
   std::unique_ptr<PoolRanker> ranker;

@@ -14,7 +14,8 @@ class Margin : public testing::Test {
     KeyInfo info;
     info.latency = *LatencyTable::make(LinearLatency{1, 5}, 64);
     info.slo = Duration::millis(30);
-    batcher_ = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
+    batcher_ =
+        std::make_unique<RuleBatcher>(*policy_rules("fermata"), KeyId(0), info, DelayBound());
     for (int ms = 0; ms < 100; ++ms) {
       arrive(ms);
       if (ms % 5 == 4) serve(ms);
@@ -44,7 +45,8 @@ TEST(Fermata, ImpossibleDeadlinesSayNothingOfThoseToCome) {
   KeyInfo info;
   info.latency = *LatencyTable::make(LinearLatency{1, 5}, 64);
   info.slo = Duration::infinite();
-  const auto batcher = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
+  const auto batcher =
+      std::make_unique<RuleBatcher>(*policy_rules("fermata"), KeyId(0), info, DelayBound());
   Decisions decisions;
   const auto come = [&](double ms, double budget_ms) {
     const Time now = at_ms(ms);

@@ -13,7 +13,8 @@ class Survivors : public testing::Test {
     KeyInfo info;
     info.latency = linear(1, 5);
     info.slo = Duration::millis(100);
-    batcher_ = make_batcher(*policy_rules("fermata"), KeyId(0), info, {});
+    batcher_ =
+        std::make_unique<RuleBatcher>(*policy_rules("fermata"), KeyId(0), info, DelayBound());
     for (int ms = 0; ms < 3000; ++ms) {
       arrive(ms, 100);
       if (ms % 30 == 29) serve(ms, {});

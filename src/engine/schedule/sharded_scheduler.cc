@@ -90,7 +90,7 @@ KeyId ShardedScheduler::add_key(policy::KeyInfo info) {
     slots_.emplace_back();
   }
   OfferSlot* slot = &slots_[key.index()];
-  auto batcher = policy::make_batcher(rules_, key, std::move(info), delay_);
+  auto batcher = std::make_unique<policy::RuleBatcher>(rules_, key, std::move(info), delay_);
   auto known = std::make_shared<std::promise<void>>(),
        ready = std::make_shared<std::promise<void>>();
   tell_rank([key, known](policy::PoolRanker& ranker, Time, auto&) {

@@ -4,10 +4,15 @@
 
 #include "estimate/rate.h"
 #include "policy/batch/batch_times.h"
-#include "policy/batch/queue_batcher.h"
 #include "policy/batch/task_queue.h"
 
 namespace fermata::policy {
+
+// What to do with the queue at some moment: refuse its first `drop` tasks, run
+// the `take` after them as one batch.
+struct Cut {
+  size_t drop = 0, take = 0;
+};
 
 // The batch size to hope for: the largest b with ℓ(b)·(1 + 1/n) <= budget, where
 // n = λ·ℓ(b)/b is how many workers the key keeps busy (Symphony eq. 2 and 3; for

@@ -36,7 +36,7 @@ KeyId PoolScheduler::new_key() {
 KeyId PoolScheduler::add_key(KeyInfo info) {
   const KeyId key = new_key();
   view_.add_model(key, info);
-  batchers_[key.index()] = make_batcher(rules_, key, std::move(info), delay_);
+  batchers_[key.index()] = std::make_unique<RuleBatcher>(rules_, key, std::move(info), delay_);
   ranker_->add_key(key);
   return key;
 }

@@ -123,7 +123,8 @@ size_t NexusScheduler::replica_of(KeyId key, WorkerId worker) {
   KeyInfo info = keys_[key.index()].info;
   info.latency = info.latency.table(type_of(worker));
   const size_t r = new_replica(
-      {key, worker, make_batcher(*policy_rules("eager"), key, std::move(info), delay_)});
+      {key, worker,
+       std::make_unique<RuleBatcher>(*policy_rules("eager"), key, std::move(info), delay_)});
   keys_[key.index()].replicas.push_back(r);
   if (worker.index() < workers_.size()) workers_[worker.index()].replicas.push_back(r);
   return r;

@@ -1,4 +1,4 @@
-#include "policy/batch/queue_batcher.h"
+#include "policy/batch/rule_batcher.h"
 
 #include <algorithm>
 #include <functional>
@@ -15,8 +15,9 @@ constexpr size_t kFewLarger = 64;
 
 }  // namespace
 
-QueueBatcher::QueueBatcher(KeyId key, KeyInfo info, DelayBound delay)
-    : key_(key),
+RuleBatcher::RuleBatcher(const Rules& rules, KeyId key, KeyInfo info, DelayBound delay)
+    : rules_(rules),
+      key_(key),
       info_(std::move(info)),
       delay_(delay),
       slowest_(info_.latency.slowest(), delay),
@@ -24,9 +25,10 @@ QueueBatcher::QueueBatcher(KeyId key, KeyInfo info, DelayBound delay)
       budget_(info_.slo) {
   offer_.key = key;
   set_delay_bound(delay);
+  retarget();
 }
 
-void QueueBatcher::set_delay_bound(DelayBound bound) {
+void RuleBatcher::set_delay_bound(DelayBound bound) {
   delay_ = bound;
   by_type_.clear();
   for (const auto& table : info_.latency.tables()) by_type_.emplace_back(table, bound);
@@ -40,7 +42,7 @@ void QueueBatcher::set_delay_bound(DelayBound bound) {
   retime();
 }
 
-uint32_t QueueBatcher::types_for(const Task& task, Time now) const {
+uint32_t RuleBatcher::types_for(const Task& task, Time now) const {
   uint32_t types = 0;
   for (size_t type = 0; type < by_type_.size(); ++type) {
     if (now <= by_type_[type].decide_by(task.deadline, task.items)) types |= 1u << type;
@@ -48,7 +50,7 @@ uint32_t QueueBatcher::types_for(const Task& task, Time now) const {
   return types;
 }
 
-void QueueBatcher::count_with(uint32_t types) {
+void RuleBatcher::count_with(uint32_t types) {
   if (types == counted_types_) return;
   std::vector<LatencyByType::Table> tables;
   for (size_t type = 0; type < by_type_.size(); ++type) {
@@ -60,7 +62,7 @@ void QueueBatcher::count_with(uint32_t types) {
   retarget();
 }
 
-Time QueueBatcher::latest_on_any_type(const Task& task) const {
+Time RuleBatcher::latest_on_any_type(const Task& task) const {
   Time latest = by_type_[0].decide_by(task.deadline, task.items);
   for (size_t type = 1; type < by_type_.size(); ++type) {
     latest = std::max(latest, by_type_[type].decide_by(task.deadline, task.items));
@@ -68,7 +70,7 @@ Time QueueBatcher::latest_on_any_type(const Task& task) const {
   return latest;
 }
 
-void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) {
+void RuleBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) {
   info_.latency = std::move(latency);
   set_delay_bound(delay_);
   refuse_after_ = now;  // a bound that always holds
@@ -76,7 +78,7 @@ void QueueBatcher::set_latency(LatencyByType latency, Time now, Decisions& out) 
   update(now, out);
 }
 
-void QueueBatcher::nominated(const Task& task, Time now) {
+void RuleBatcher::nominated(const Task& task, Time now) {
   FERMATA_CHECK(task.items >= 1 && task.items <= slowest_.max_batch());
   if (task.deadline.is_infinite()) {
     best_effort_.insert(task);
@@ -90,7 +92,7 @@ void QueueBatcher::nominated(const Task& task, Time now) {
   }
 }
 
-inline void QueueBatcher::expect_more_like(const Task& task, Time now) {
+inline void RuleBatcher::expect_more_like(const Task& task, Time now) {
   if (rate_.count(now, task.items)) retarget();
   last_urgent_ = now;
   if (info_.slo.is_infinite()) {
@@ -100,17 +102,17 @@ inline void QueueBatcher::expect_more_like(const Task& task, Time now) {
   variation_.count(now, task.items, budget_);
 }
 
-inline Duration QueueBatcher::slack(Time now) const {
+inline Duration RuleBatcher::slack(Time now) const {
   const bool lately = has_come_lately(rate_.per_second(), last_urgent_, now);
   return lately && !budget_.is_infinite() ? std::max(budget_ - fastest_, Duration())
                                           : Duration::infinite();
 }
 
-bool QueueBatcher::withdrawn(const Task& task) {
+bool RuleBatcher::withdrawn(const Task& task) {
   return (task.deadline.is_infinite() ? best_effort_ : queue_).erase(task);
 }
 
-void QueueBatcher::update(Time now, Decisions& out) {
+void RuleBatcher::update(Time now, Decisions& out) {
   // A longer latency or delay leaves no bound behind for tasks that it makes infeasible.
   const bool longer = !alike() && !queue_.empty() && types_for(queue_[0], now) == 0;
   if (now > refuse_after_ || longer) refuse_infeasible(now, out);
@@ -121,7 +123,7 @@ void QueueBatcher::update(Time now, Decisions& out) {
     if (alike()) refuse_first(c.drop, out);
   }
   expect(now);
-  holds(queue_.size(), now);
+  growth_.length(queue_.size(), now, tasks_rate());
   if (queue_.empty()) {
     refuse_after_ = Time::infinite();
     offer_best_effort(now);
@@ -135,7 +137,7 @@ void QueueBatcher::update(Time now, Decisions& out) {
 
 // Single items are in the order of their last moments, so the head is enough; with larger tasks
 // among them any of these may be first. O(log(queue)) for each that is refused.
-void QueueBatcher::refuse_infeasible(Time now, Decisions& out) {
+void RuleBatcher::refuse_infeasible(Time now, Decisions& out) {
   while (!queue_.empty() && now > latest_alone(queue_[0])) refuse_first(1, out);
   while (!larger_.empty() && now > larger_.front().latest) {
     std::pop_heap(larger_.begin(), larger_.end(), std::greater<>());
@@ -148,13 +150,13 @@ void QueueBatcher::refuse_infeasible(Time now, Decisions& out) {
   if (!larger_.empty()) refuse_after_ = std::min(refuse_after_, larger_.front().latest);
 }
 
-void QueueBatcher::remember_larger(const Task& task) {
+void RuleBatcher::remember_larger(const Task& task) {
   if (larger_.size() > 2 * queue_.size() + kFewLarger) return find_larger();
   larger_.push_back({latest_alone(task), task});
   std::push_heap(larger_.begin(), larger_.end(), std::greater<>());
 }
 
-void QueueBatcher::find_larger() {
+void RuleBatcher::find_larger() {
   larger_.clear();
   for (size_t i = 0; i < queue_.size(); ++i) {
     if (queue_[i].items > 1) larger_.push_back({latest_alone(queue_[i]), queue_[i]});
@@ -162,21 +164,21 @@ void QueueBatcher::find_larger() {
   std::make_heap(larger_.begin(), larger_.end(), std::greater<>());
 }
 
-inline void QueueBatcher::refuse_first(size_t n, Decisions& out) {
+inline void RuleBatcher::refuse_first(size_t n, Decisions& out) {
   for (; n > 0; --n) {
     refuse(queue_[0], out);
     queue_.pop_front();
   }
 }
 
-void QueueBatcher::refuse(const Task& task, Decisions& out) {
+void RuleBatcher::refuse(const Task& task, Decisions& out) {
   const Duration allowance = delay_(task.items);
   const Duration run = task.deadline - latest_alone(task) - allowance;
   const Dropped& dropped = out.dropped.emplace_back(Dropped{task, Duration(), run, allowance});
   if (!dropped.infeasible()) refused();
 }
 
-inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
+inline void RuleBatcher::offer_urgent(const Cut& c, Time now) {
   FERMATA_CHECK(c.take > 0);
   const Task& head = queue_[0];
   const size_t first = alike() ? 0 : c.drop;
@@ -188,7 +190,7 @@ inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
   offer_.types = counted_types_;
   offer_.run = times_->run(offer_.items);
   offer_.epoch = epoch_;
-  schedule(head, now, offer_);
+  schedule(head, now);
   if (!alike()) {
     const uint32_t behind = types_for(queue_[queue_.size() - 1], now);
     if ((behind & ~offer_.types) != 0) offer_.start_at = now;
@@ -204,7 +206,7 @@ inline void QueueBatcher::offer_urgent(const Cut& c, Time now) {
 }
 
 // What the pool's account has to know of those that wait and of those that will come.
-inline void QueueBatcher::expect(Time now) {
+inline void RuleBatcher::expect(Time now) {
   Outlook& outlook = offer_.outlook;
   outlook.rate = rate_.per_second();
   outlook.seen = last_urgent_;
@@ -215,7 +217,7 @@ inline void QueueBatcher::expect(Time now) {
   outlook.last_by = latest_alone(queue_[queue_.size() - 1]);
 }
 
-void QueueBatcher::offer_best_effort(Time now) {
+void RuleBatcher::offer_best_effort(Time now) {
   const size_t n = best_effort_.most_within(0, slowest_.max_batch());
   offer_.items = static_cast<uint32_t>(best_effort_.items(0, n));
   offer_.best_effort = true;
@@ -231,7 +233,7 @@ void QueueBatcher::offer_best_effort(Time now) {
 
 // Where the first that the worker ends in time waits: its tasks are in the order of their
 // deadlines, so for single items nobody behind is late.
-size_t QueueBatcher::first_in_time(const BatchTimes& times, const Moment& m) const {
+size_t RuleBatcher::first_in_time(const BatchTimes& times, const Moment& m) const {
   size_t low = 0, high = queue_.size();
   while (low < high) {
     const size_t middle = (low + high) / 2;
@@ -247,8 +249,8 @@ size_t QueueBatcher::first_in_time(const BatchTimes& times, const Moment& m) con
 
 // Which tasks the worker gets: `take` from `first` on. Who is late on it, or has to give way to a
 // larger batch, stays for workers of other types that can still save them.
-void QueueBatcher::take_for(uint32_t type, const Moment& m, size_t& first, size_t& take,
-                            Decisions& out) {
+void RuleBatcher::take_for(uint32_t type, const Moment& m, size_t& first, size_t& take,
+                           Decisions& out) {
   const BatchTimes& times = times_on(type);
   if (!alike()) first = first_in_time(times, m);
   if (first == queue_.size()) return;
@@ -267,11 +269,11 @@ void QueueBatcher::take_for(uint32_t type, const Moment& m, size_t& first, size_
   }
 }
 
-Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
+Answer RuleBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   Answer answer{grant.worker, false, grant.free_at};
   if (grant.epoch != epoch_) return answer;
   ++epoch_;
-  learned(grant);
+  learn(grant);
   if (now > refuse_after_) refuse_infeasible(now, out);
   const Moment m{now, std::max(now, grant.free_at)};
   const BatchTimes& times = times_on(grant.worker_type);
@@ -297,7 +299,7 @@ Answer QueueBatcher::granted(const Grant& grant, Time now, Decisions& out) {
   return answer;
 }
 
-void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decisions& out) {
+void RuleBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decisions& out) {
   const BatchTimes& times = times_on(type);
   const Time run_from = batch.finish - times.run(batch.items);
   const auto take = [&](TaskQueue& queue) {
@@ -320,8 +322,8 @@ void QueueBatcher::join(Batch& batch, uint32_t type, Time limit, Time now, Decis
 }
 
 // `take` tasks from `first` on, then those without deadline as far as they make nobody late.
-void QueueBatcher::fill(size_t first, size_t take, const BatchTimes& times, const Moment& m,
-                        Time until, Batch& batch) {
+void RuleBatcher::fill(size_t first, size_t take, const BatchTimes& times, const Moment& m,
+                       Time until, Batch& batch) {
   uint32_t most = times.max_batch();
   if (!best_effort_.empty()) {
     until =
