@@ -6,7 +6,7 @@
 
 namespace fermata::engine {
 
-void ModelShard::add_key(std::unique_ptr<policy::Batcher> batcher, OfferSlot* slot) {
+void ModelShard::add_key(std::unique_ptr<policy::RuleBatcher> batcher, OfferSlot* slot) {
   const size_t i = index(batcher->offer().key);
   if (i >= keys_.size()) {
     keys_.resize(i + 1);

@@ -6,7 +6,7 @@
 
 #include "engine/schedule/scheduler_links.h"
 #include "policy/batch/min_tree.h"
-#include "policy/batcher.h"
+#include "policy/batch/rule_batcher.h"
 
 namespace fermata::engine {
 
@@ -24,7 +24,7 @@ class ModelShard {
   ModelShard(ShardInbox& inbox, RankInbox& rank, uint32_t shards)
       : inbox_(inbox), rank_(rank), shards_(shards) {}
 
-  void add_key(std::unique_ptr<policy::Batcher> batcher, OfferSlot* slot);
+  void add_key(std::unique_ptr<policy::RuleBatcher> batcher, OfferSlot* slot);
   void remove_key(KeyId key);  // nothing of it may wait
   void set_latency(KeyId key, LatencyByType latency, Time now, policy::Decisions& out);
   void set_delay_bound(policy::DelayBound bound);
@@ -40,7 +40,7 @@ class ModelShard {
  private:
   static constexpr size_t kMessages = 512;
   struct Key {
-    std::unique_ptr<policy::Batcher> batcher;  // null once removed
+    std::unique_ptr<policy::RuleBatcher> batcher;  // null once removed
     OfferSlot* slot = nullptr;
     bool changed = false;    // since its offer was published
     bool undecided = false;  // on what has come and gone

@@ -5,7 +5,6 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
-#include "policy/batch/rule_batcher.h"
 
 namespace fermata::engine {
 

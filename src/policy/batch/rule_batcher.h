@@ -85,18 +85,18 @@ class RuleBatcher final : public Batcher {
   size_t cap(size_t first, size_t take) const;
   void ran(uint32_t items);  // a batch of so many was bound
   void refused();            // a task was
-  uint32_t least_in_way() const;
-  size_t hurried(size_t first, size_t take) const;
-  double late(Duration run) const;
+  inline uint32_t least_in_way() const;
+  inline size_t hurried(size_t first, size_t take) const;
+  inline double late(Duration run) const;
   double efficiency(uint32_t b) const { return b / times().run(b).seconds(); }
   // How far the rejections are from what switches early starts off: 1 at that.
   double losing() const { return rules_.overload > 0 ? std::min(1.0, loss_ / rules_.overload) : 0; }
   double calm() const {
     return rules_.overload > 0 ? std::max(0.0, 1 - loss_ / rules_.overload) : 1;
   }
-  double sparse() const;
-  void tell();
-  void follow_plan(const Task& head, Time latest);
+  inline double sparse() const;
+  inline void tell();
+  inline void follow_plan(const Task& head, Time latest);
   // Tasks a second, as large as those that wait.
   double tasks_rate() const {
     const size_t tasks = queue_.size();
@@ -105,11 +105,11 @@ class RuleBatcher final : public Batcher {
       return rate_.per_second();
     return rate_.per_second() * static_cast<double>(tasks) / static_cast<double>(items);
   }
-  Time start(Time came, Time latest, Time now);
-  Time hold(Time came, Time latest, Time now);
-  Duration margin(Duration longest) const;
-  uint32_t size_to_save() const;
-  void find_early();
+  inline Time start(Time came, Time latest, Time now);
+  inline Time hold(Time came, Time latest, Time now);
+  inline Duration margin(Duration longest) const;
+  inline uint32_t size_to_save() const;
+  inline void find_early();
 
   static constexpr double kNobodyComes = 1e9;  // seconds
 
