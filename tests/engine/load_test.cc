@@ -265,9 +265,9 @@ TEST_P(Load, ModelsComeAndGoWhileRequestsRun) {
   EXPECT_EQ(engine->unload("m").code(), absl::StatusCode::kNotFound);
   ASSERT_TRUE(engine->load("m").ok());
   EXPECT_TRUE(call(*engine, emulated("m")).status.ok());
+  while (answered == 0) std::this_thread::yield();  // the client may not have run yet
   stop = true;
   client.join();
-  EXPECT_GT(answered, 0);
   EXPECT_EQ(other, 0);
 }
 
