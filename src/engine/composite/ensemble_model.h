@@ -7,11 +7,15 @@
 #include <vector>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "engine/catalog.h"
-#include "engine/execute/executor.h"
+#include "engine/execute/items.h"
 #include "engine/options.h"
+#include "engine/threads/background_thread.h"
+#include "estimate/competence.h"
 #include "estimate/difficulty.h"
+#include "estimate/filling.h"
 #include "model/tensor.h"
 #include "policy/ensemble/ensemble.h"
 
@@ -40,16 +44,16 @@ class EnsembleModel {
                                                              Helpers helpers, const Variant& base,
                                                              ExecutorFactory& executors);
   // Whoever still waits is answered.
-  ~EnsembleModel();
+  ~EnsembleModel() = default;
 
   // Whether there is anything to say of a query before it is answered.
-  bool predicts() const;
+  bool predicts() const { return predictor_ || gating_ || competence_ != nullptr; }
   // Returns at once; any thread. Calls `done` exactly once, with one difficulty an item; unknown
   // ones where the queue is full (then from the calling thread), or the data is unfit. It must not
   // block.
   void score(std::shared_ptr<const std::vector<Tensor>> inputs, uint32_t items, Scored done);
   // Calls `done` of whoever waits for a score, then returns; no score() from then on.
-  void stop_scoring();
+  void stop_scoring() { predicting_.reset(); }
   // What a base model gave for one item: INTERNAL where that is not the numbers of an answer (NaN,
   // infinity, too few of them). Any thread.
   absl::Status check_answer(const Tensor& answer) const;
@@ -60,15 +64,39 @@ class EnsembleModel {
 
   const estimate::SubsetProfile& profile() const;
   // How many numbers a base model has to give, as in the history.
-  uint32_t width() const;
+  uint32_t width() const { return profile_.width; }
   // What the ensemble gives, as clients see it.
-  const TensorSpec& output() const;
-  uint64_t dropped() const;  // requests that found the queue full
+  const TensorSpec& output() const { return output_; }
 
  private:
-  class Impl;
-  explicit EnsembleModel(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  struct Query {
+    std::shared_ptr<const std::vector<Tensor>> inputs;
+    uint32_t items = 1;
+    Scored done;
+  };
+  struct Stack {
+    std::vector<std::vector<float>> outputs;
+    plan::Subset used = 0;
+    Combined done;
+  };
+  EnsembleModel() = default;
+  absl::StatusOr<Tensor> finished(absl::StatusOr<std::vector<float>> values) const;
+  void predict(absl::Span<Query> queries);
+  void run(const LoadedModel& helper, absl::Span<Query> queries,
+           absl::FunctionRef<void(size_t, uint32_t, const std::vector<float>&)> each);
+  plan::Subset by_weight(const std::vector<float>& weights) const;
+  void select(const Query& query, std::vector<policy::Difficulty>& found) const;
+  void run_meta(absl::Span<Stack> stacks);
+
+  EnsembleOptions options_;
+  estimate::DifficultyProfile profile_;
+  LoadedModel predictor_, gating_, meta_;
+  std::unique_ptr<estimate::Competence> competence_;
+  std::unique_ptr<estimate::Filling> filling_;
+  TensorSpec output_;
+  bool batches_ = false;
+  std::unique_ptr<BackgroundThread<Query>> predicting_;  // both last: they use the above
+  std::unique_ptr<BackgroundThread<Stack>> stacking_;
 };
 
 }  // namespace fermata::engine
