@@ -6,7 +6,6 @@
 
 #include "base/check.h"
 #include "policy/batch/instants.h"
-#include "policy/batch/lately.h"
 
 namespace fermata::policy {
 namespace {

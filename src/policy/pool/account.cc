@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/random.h"
-#include "policy/batch/lately.h"
+#include "policy/batch/instants.h"
 
 namespace fermata::policy {
 namespace {
