@@ -205,6 +205,8 @@ absl::StatusOr<pid_t> Nursery::ask(const std::string& words, absl::Span<const in
 }
 
 absl::StatusOr<pid_t> Nursery::receive_child() {
+  // Those that their owners have waited for are gone, and their numbers come again.
+  std::erase_if(copies_, [](pid_t copy) { return kill(copy, 0) != 0 && errno == ESRCH; });
   const Time until = monotonic_now() + options_.answer;
   if (gate_) gate_->let_one_copy(pid_, stream_, until);
   return receive(stream_, until);

@@ -87,7 +87,7 @@ class Nursery {
   std::optional<std::string> text_;  // that was to be prepared
   absl::Status prepared_;
   std::optional<CopyGate> gate_;  // of a copy: when it may copy itself
-  std::set<pid_t> copies_;        // that it has made, if it has a gate
+  std::set<pid_t> copies_;        // that it has made and that are there, if it has a gate
   // The parent of all of them: what a system kills with its parent goes with the thread.
   BackgroundThread<Task> thread_;
 };

@@ -27,6 +27,7 @@ void PoolRanker::add_key(KeyId key) {
   later_.resize(n);
   due_.resize(n);
   due_run_.resize(n);
+  is_held_.resize(n);
   bursts_.resize(n);
   for (Type& type : types_) type.due.resize(n);
   best_effort_.resize(n);
@@ -131,6 +132,7 @@ void PoolRanker::set_rules(const Rules& rules, Time now, std::vector<Grant>& out
 // Something has changed: whoever waits for others' sake is looked at again.
 void PoolRanker::release_held(Time now) {
   for (const size_t k : held_) {
+    is_held_[k] = false;
     if (later_[k].is_infinite() || decide_at(view_.offers()[k]) > now) continue;
     later_.set(k, Time::infinite());
     set_due(k, true);
@@ -200,7 +202,8 @@ std::optional<WorkerId> PoolRanker::worker_for(const Offer& offer, WorkerId firs
 void PoolRanker::hold_until(size_t key, Time until) {
   later_.set(key, until);
   set_due(key, false);
-  held_.push_back(key);
+  if (!is_held_[key]) held_.push_back(key);
+  is_held_[key] = true;
 }
 
 // By what a batch really takes: that of a shared offer is chosen when it is granted.

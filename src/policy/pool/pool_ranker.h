@@ -116,6 +116,7 @@ class PoolRanker {
   std::vector<Type> types_{1};
   // Keys whose offers are due, but wait for others' sake, or for a worker that may run them.
   std::vector<size_t> held_;
+  std::vector<uint8_t> is_held_;   // by key: whether it is among these
   std::vector<KeyId> granted_to_;  // by worker
   // A moving average over grants, by worker time, see kGrantWeight.
   double at_any_time_ = 0, granted_ = 0;
