@@ -356,19 +356,21 @@ TEST_F(SilentCalls, OfAConnectionThatWeEndOrThatWasServedCostNothing) {
   EXPECT_EQ(heads_until_flood(next, 100), 100u);
 }
 
+// How many whole calls until it is a flood.
+size_t ask(FrameWatch& watch, size_t most) {
+  for (size_t i = 0; i < most; ++i) {
+    const auto stream = static_cast<uint8_t>(2 * i + 1);
+    if (!watch.see(frame_of(kHeaders, kEndHeaders, stream, "") +
+                   frame_of(kData, kEndStream, stream, message_of(1, 1)))) {
+      return i;
+    }
+  }
+  return most;
+}
+
 // Calls whose connection is closed before they are answered, and made again, as fast as that goes.
 TEST_F(SilentCalls, NobodyWaitsForAreAFloodOfTheirAddress) {
   const auto address = std::make_shared<AddressAccount>(100'000);
-  const auto ask = [](FrameWatch& watch, size_t most) {
-    const auto call_of = [](uint8_t stream) {
-      return frame_of(kHeaders, kEndHeaders, stream, "") +
-             frame_of(kData, kEndStream, stream, message_of(1, 1));
-    };
-    for (size_t i = 0; i < most; ++i) {
-      if (!watch.see(call_of(static_cast<uint8_t>(2 * i + 1)))) return i;
-    }
-    return most;
-  };
   constexpr int kConnections = 1 + AddressAccount::kFramesAtOnce / FrameWatch::kWastedCall / 100;
   for (int i = 0; i < kConnections; ++i) {
     FrameWatch watch(clock_of_test, address);
@@ -387,6 +389,27 @@ TEST_F(SilentCalls, NobodyWaitsForAreAFloodOfTheirAddress) {
     }
   }
   EXPECT_EQ(ask(honest, 100), FrameWatch::kFewCalls + 1);
+}
+
+// Honest clients behind a crowded address, which come again each second.
+TEST_F(SilentCalls, OfConnectionsThatEndSinceTheirAddressIsCrowdedDoNotKeepItSo) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  const auto ask_anew = [&address](bool is_answered) {
+    FrameWatch watch(clock_of_test, address);
+    settle(watch);
+    const size_t asked = ask(watch, 100);
+    for (uint8_t stream = 1; is_answered && asked == 100 && stream < 200; stream += 2) {
+      watch.sent(frame_of(kHeaders, kEndStream | kEndHeaders, stream, "status"));
+    }
+    return asked;
+  };
+  while (ask_anew(false) == 100) {
+  }
+  for (int i = 0; i < 60; ++i) {
+    ask_anew(true);
+    now += std::chrono::milliseconds(50);
+  }
+  EXPECT_EQ(ask_anew(true), 100u);
 }
 
 // A call that is given up before it has sent anything has cost more than a ping.
@@ -437,16 +460,23 @@ TEST_F(FrameWatchTest, LetsAPingPassForEachPieceOfAReply) {
 }
 
 // Whole calls of one connection, given up once `after` has passed: how many until it is a flood.
-size_t given_up(FrameWatch& watch, std::chrono::milliseconds after, size_t most) {
+// So many others were answered before.
+size_t given_up(FrameWatch& watch, std::chrono::milliseconds after, size_t most,
+                size_t answered = 0) {
   constexpr uint8_t kAtATime = 100;
+  const auto call = [](uint8_t stream) {
+    return frame_of(kHeaders, kEndHeaders, stream, "") +
+           frame_of(kData, kEndStream, stream, message_of(1, 1));
+  };
   watch.answered();
   EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
+  for (size_t i = 0; i < answered; ++i) {
+    EXPECT_TRUE(watch.see(call(1)));
+    watch.sent(frame_of(kHeaders, kEndStream | kEndHeaders, 1, "status"));
+  }
   for (size_t all = 0; all < most;) {
     for (uint8_t stream = 1; stream <= kAtATime; ++stream) {
-      if (!watch.see(frame_of(kHeaders, kEndHeaders, stream, "") +
-                     frame_of(kData, kEndStream, stream, message_of(1, 1)))) {
-        return all;
-      }
+      if (!watch.see(call(stream))) return all;
     }
     now += after;
     for (uint8_t stream = 1; stream <= kAtATime; ++stream, ++all) {
@@ -460,9 +490,20 @@ TEST_F(FrameWatchTest, CallsThatAreGivenUpAtTheirDeadlineCostTheirAddressNothing
   const auto address = std::make_shared<AddressAccount>(1000);
   for (int connection = 0; connection < 8; ++connection) {
     FrameWatch watch(clock_of_test, address);
-    EXPECT_EQ(given_up(watch, std::chrono::milliseconds(5), 10'000),
+    EXPECT_EQ(given_up(watch, std::chrono::milliseconds(5), 10'000, FrameWatch::kMostCredit),
               FrameWatch::kFramesASecond - 2);
   }
+}
+
+// However many calls of a connection were answered once.
+TEST_F(FrameWatchTest, AnswersCountForAFewThousandCallsThatAreGivenUp) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  FrameWatch watch(clock_of_test, address);
+  open_wide(watch);
+  constexpr size_t kMany = 20 * FrameWatch::kMostCredit;
+  const size_t all = given_up(watch, std::chrono::milliseconds(100), kMany, kMany);
+  EXPECT_GE(all, size_t{FrameWatch::kMostCredit});
+  EXPECT_LT(all, 3 * (FrameWatch::kMostCredit + AddressAccount::kGivenUpAtOnce));
 }
 
 TEST_F(FrameWatchTest, CallsOfWhichNoneIsWaitedForAreAFloodOfTheirAddress) {

@@ -11,7 +11,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -20,6 +22,8 @@
 
 namespace fermata::serve {
 namespace {
+
+using std::chrono::steady_clock;
 
 std::string frame_of(FrameKind kind, uint8_t flags, const std::string& body) {
   return std::string{0, 0, char(body.size()), char(kind), char(flags), 0, 0, 0, 1} + body;
@@ -37,7 +41,7 @@ std::string frames(size_t count) {
 // A TCP connection, whose server end is watched, and edges of it are told.
 class Connected {
  public:
-  Connected() {
+  explicit Connected(std::shared_ptr<AddressAccount> account = nullptr) {
     const int listening = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in at{};
     at.sin_family = AF_INET;
@@ -55,7 +59,7 @@ class Connected {
     waits_ = epoll_create1(0);
     epoll_event wanted{.events = EPOLLIN | EPOLLET, .data = {}};
     EXPECT_EQ(epoll_ctl(waits_, EPOLL_CTL_ADD, server_, &wanted), 0);
-    EXPECT_TRUE(watch_reads(server_).ok());
+    EXPECT_TRUE(watch_reads(server_, std::move(account)).ok());
   }
   ~Connected() {
     close(server_);
@@ -164,6 +168,27 @@ TEST(WatchedReads, SeeTheEndOfAConnectionThatWasClosed) {
   connected.write(sent);
   connected.close_client();
   reads_to_the_end(connected, sent.size());
+}
+
+// A flood is its client's doing, though it is the server that ends the connection.
+TEST(WatchedReads, CallsOfAFloodCostItsAddress) {
+  const auto account = std::make_shared<AddressAccount>(100'000);
+  const Connected connected(account);
+  std::string heads(24, 'P');
+  for (uint32_t call = 0; call <= FrameWatch::kSilentCalls; ++call) {
+    const uint32_t stream = 2 * call + 1;
+    std::string head = frame_of(FrameKind::kHeaders, FrameHead::kEndHeaders, "head");
+    head[7] = static_cast<char>(stream >> 8);
+    head[8] = static_cast<char>(stream);
+    heads += head;
+  }
+  connected.write(heads);
+  const uint64_t floods = floods_ended();
+  while (floods_ended() == floods) {
+    ASSERT_TRUE(connected.is_told());
+    connected.read_on();
+  }
+  EXPECT_TRUE(account->is_crowded([] { return steady_clock::now(); }));
 }
 
 TEST(ReadTurn, GivesWayOnlyWhereMoreIsThere) {

@@ -17,8 +17,8 @@ class AddressAccount {
   static constexpr uint32_t kFramesAtOnce = 2 * kFramesASecond;
   static constexpr uint32_t kMostOwed = 8 * kFramesASecond;
   // Of calls that are given up though they were not at once, by clients that have fewer answers:
-  // all that many connections may have at a time, as where the server stalls.
-  static constexpr uint32_t kGivenUpASecond = 4096, kGivenUpAtOnce = 4 * kGivenUpASecond;
+  // each costs as much as one that is answered.
+  static constexpr uint32_t kGivenUpASecond = 512, kGivenUpAtOnce = 8 * kGivenUpASecond;
 
   // `most_calls`: whose clients may still send, of all its connections.
   explicit AddressAccount(int64_t most_calls) : most_calls_(most_calls) {}

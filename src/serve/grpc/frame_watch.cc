@@ -100,7 +100,8 @@ void FrameWatch::end_sent(const FrameHead& frame) {
   Call* const call = find(frame.stream);
   if (call == nullptr) return;
   if (call->asked) {
-    ++answers_;
+    served_ = true;
+    credit_ = std::min(credit_ + 1, kMostCredit);
     end_asked(*call);
   }
   if (call->sends) {
@@ -217,6 +218,7 @@ bool FrameWatch::begin_call(uint32_t stream) {
   }
   if (silent_ > most_calls_ || (settled_ && open() > most_calls_)) return false;
   if (address_ != nullptr && address_->is_crowded([this] { return last_; }) && is_beyond_few()) {
+    crowded_ = true;
     return false;
   }
   return settled_ || ++unsettled_ <= kCallsUnsettled;
@@ -224,7 +226,7 @@ bool FrameWatch::begin_call(uint32_t stream) {
 
 bool FrameWatch::is_beyond_few() const {
   return sending_ > (proven_ ? kFewCalls : kFewFirstCalls) ||
-         asked_ > (answers_ > 0 ? kFewCalls : kFewAsked);
+         asked_ > (served_ ? kFewCalls : kFewAsked);
 }
 
 void FrameWatch::speaks(Call& call) {
@@ -264,8 +266,9 @@ void FrameWatch::forget_calls(bool by_us) {
   auto unfinished = std::count_if(calls_.begin(), calls_.end(),
                                   [&](const auto& call) { return is_unfinished(call.second); });
   if (newest_stream_ != 0 && is_unfinished(newest_)) ++unfinished;
-  const uint64_t unpaid = asked_ - std::min<uint64_t>(asked_, answers_);
-  if (!by_us) wasted(static_cast<uint64_t>(unfinished) + unpaid);
+  const uint64_t unpaid = asked_ - std::min<uint64_t>(asked_, credit_);
+  const uint64_t all = static_cast<uint64_t>(unfinished) + unpaid;
+  if (!by_us) wasted(crowded_ ? std::min(all, kMostCrowdedOut) : all);
   silent_ = 0;
   unfinished_ = 0;
   sending_ = asked_ = 0;
@@ -327,8 +330,11 @@ bool FrameWatch::count(uint32_t weight) {
 }
 
 bool FrameWatch::count_given_up() {
-  const bool is_alone = address_ == nullptr || ++given_up_ <= answers_;
-  return count(1, !is_alone && !address_->take_given_up(last_));
+  if (credit_ > 0) {
+    --credit_;
+    return count(1, false);
+  }
+  return count(1, address_ != nullptr && !address_->take_given_up(last_));
 }
 
 bool FrameWatch::count(uint32_t weight, bool is_crowded) {

@@ -37,6 +37,9 @@ class FrameWatch {
   static constexpr uint32_t kFewFrames = 32, kFewCalls = 64, kFewFirstCalls = 2;
   // Who gives up a call sooner than this had no deadline for it, or a server that is late.
   static constexpr std::chrono::milliseconds kSoon{1};
+  // Of calls that were answered, for as many that are given up: all that many clients behind one
+  // connection may have at a time.
+  static constexpr uint32_t kMostCredit = 4096;
   // And of calls that came whole and are not answered, before any was.
   static constexpr uint32_t kFewAsked = 16;
   // Of windows, for a call, a piece of a reply and its bytes, which are no flood.
@@ -45,6 +48,9 @@ class FrameWatch {
   // more. So has one whose connection its client ends before it is answered, beyond as many as
   // were.
   static constexpr uint32_t kWastedCall = 8;
+  // Such calls of a connection that ends only since its address is crowded: as many honest clients
+  // as come again each second may not keep it so.
+  static constexpr uint64_t kMostCrowdedOut = 4;
   // Of a stream, until the server says otherwise (RFC 9113, section 6.9.2).
   static constexpr uint64_t kFirstWindow = 65'535;
   // A piece of a message that is shorter and not its last; as many of each are no flood.
@@ -148,8 +154,9 @@ class FrameWatch {
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
   bool proven_ = false;    // a message has come whole
-  uint64_t answers_ = 0;   // calls that were answered
-  uint64_t given_up_ = 0;  // calls that came whole and were given up, not at once
+  bool crowded_ = false;   // it was one of too many calls of its address, and else no flood
+  bool served_ = false;    // a call was answered
+  uint32_t credit_ = 0;    // calls that were answered, less those given up since
   bool crumbled_ = false;  // messages in more crumbs than may be
   size_t head_ = 0;        // bytes of the head that has not ended yet
   uint32_t replies_ = 0;   // pieces of replies that no ping has come for

@@ -148,7 +148,7 @@ bool allows(int descriptor, Watched& watched, const msghdr& message, size_t byte
       // gRPC does not close it while what it writes is not taken: now that fails.
       ::shutdown(descriptor, SHUT_RDWR);
       watched.ended = true;
-      watched.frames->forget_calls(true);
+      watched.frames->forget_calls();
       floods.fetch_add(1);
     }
     work = watched.frames->work() - before;
