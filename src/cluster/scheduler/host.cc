@@ -178,7 +178,6 @@ std::string Host::cause() const {
 }
 
 void Host::crossed(Duration took, uint64_t bytes) {
-  ++batches_;
   const std::lock_guard lock(mutex_);
   link_.batch(took, bytes, monotonic_now());
 }

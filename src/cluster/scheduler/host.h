@@ -46,7 +46,8 @@ class Host : public std::enable_shared_from_this<Host> {
   void lost(std::string_view why);
   std::string cause() const;  // empty: it is there
 
-  void crossed(Duration took, uint64_t bytes);  // of a batch
+  void ended_batch() { ++batches_; }
+  void crossed(Duration took, uint64_t bytes);  // of one whose inputs and outputs all came
   void lost_batch() { ++lost_; }
   engine::LinkBound bound() const;
   const std::string& name() const { return name_; }
