@@ -279,7 +279,8 @@ void Driver::launch(policy::Batch& batch, Time now) {
     BatchPart& bound = run.parts.back();
     bound.alone = bound.last = part.lost > 0;
     bound.request = task.job.value();
-    bound.deadline = part.task.deadline;
+    // Whoever binds again what is late wants it late: then it waits however long that takes.
+    if (!part.late) bound.deadline = part.task.deadline;
     bound.id = &request.id;
     bound.parameters = &request.parameters;
     bound.elsewhere = request.elsewhere.get();

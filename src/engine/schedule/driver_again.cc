@@ -67,6 +67,7 @@ void Driver::again(InFlight& running, size_t at, Time now) {
   unwatch(part);
   if (is_loss(share.absence)) ++part.lost;
   if (share.absence == Absence::kCut) ++part.cut;
+  part.late = part.late || share.absence == Absence::kLate;
   if (stopping_) {
     share.job->end(Outcome::kUnavailable,
                    error(absl::StatusCode::kUnavailable, "the server is shutting down"), {});

@@ -22,6 +22,7 @@ struct Driver::Part {
   bool left = false;                    // the queue, when it was first bound
   uint32_t lost = 0;                    // processes and hosts that ended while they ran it
   uint32_t cut = 0;                     // runs that came to nothing since a way was cut
+  bool late = false;                    // a batch waited with it until its deadline, and let it go
   Time put_off = Time::infinite();      // until then it waits beside the scheduler
   VariantId away = VariantId::none();   // it waits, beside the scheduler, for this one's process
   WorkerId watched = WorkerId::none();  // of another host, which runs it
