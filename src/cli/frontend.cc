@@ -26,9 +26,10 @@ void add_frontend(CLI::App& app, int& exit_code) {
   add_serving_options(*command, *arguments);
   command->get_option("--config")->required();
   command
-      ->add_option("--scheduler", arguments->scheduler,
+      ->add_option("--scheduler", arguments->schedulers,
                    "HOST:PORT at which a fermata scheduler listens (cluster.listen); several, with "
-                   "commas: the first that takes it")
+                   "commas: the first that takes it. Once for each of cluster.divisions")
+      ->allow_extra_args(false)
       ->required();
   command->add_option("--listen", arguments->listen,
                       "HOST:PORT for workers, which fetch inputs there; else cluster.frontends");

@@ -34,6 +34,8 @@ void add_scheduler(CLI::App& app, int& exit_code) {
   command->get_option("--config")->required();
   command->add_option("--listen", arguments->listen,
                       "HOST:PORT for frontends and workers; else cluster.listen");
+  command->add_option("--division", arguments->division,
+                      "Whose models it decides about, of cluster.divisions");
   command->footer(kSchedulerExamples);
   command->callback([arguments, &exit_code] { exit_code = serve_until_stopped(*arguments); });
 }

@@ -1,6 +1,7 @@
 #include "cli/serving.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #include "engine/apart/apart_executor.h"
 #include "engine/execute/run_watch.h"
 #include "serve/config/cluster_options.h"
+#include "serve/config/divisions.h"
 #include "serve/config/lone_model.h"
 #include "serve/config/model_source.h"
 #include "serve/config/reach.h"
@@ -62,6 +64,7 @@ absl::Status configure_part(const ServeArguments& arguments, serve::Config& conf
   }
   config.engine.inputs_elsewhere = schedules;
   if (schedules) {
+    RETURN_IF_ERROR(serve::take_division(arguments.division, cluster, config.engine));
     config.engine.workers.remote = config.hosts = std::make_shared<cluster::Hosts>(cluster);
   }
   return absl::OkStatus();
@@ -198,18 +201,24 @@ struct Serving {
 absl::StatusOr<Serving> make_frontend(const ServeArguments& arguments,
                                       const serve::Config& config) {
   ASSIGN_OR_RETURN(const std::string name, part_name(arguments.name, "frontend"));
-  ASSIGN_OR_RETURN(auto schedulers, scheduler_addresses(arguments.scheduler, config));
-  cluster::FrontendEngine::Options options{.link = {.schedulers = std::move(schedulers),
-                                                    .name = name,
-                                                    .silence = config.cluster.silence,
-                                                    .tls = config.cluster.tls},
-                                           .host = config.cluster.frontends_host,
-                                           .port = config.cluster.frontends_port,
-                                           .engine = config.engine};
+  std::vector<std::vector<std::string>> divisions;
+  for (const std::string& schedulers : arguments.schedulers) {
+    ASSIGN_OR_RETURN(divisions.emplace_back(), scheduler_addresses(schedulers, config));
+  }
+  if (divisions.size() > cluster::kMostDivisions) {
+    return invalid("--scheduler is there {} times, expected at most {}", divisions.size(),
+                   cluster::kMostDivisions);
+  }
+  cluster::FrontendEngine::Options options{
+      .divisions = std::move(divisions),
+      .link = {.name = name, .silence = config.cluster.silence, .tls = config.cluster.tls},
+      .host = config.cluster.frontends_host,
+      .port = config.cluster.frontends_port,
+      .engine = config.engine};
   ASSIGN_OR_RETURN(auto frontend, cluster::FrontendEngine::make(std::move(options)));
   Serving serving;
   serving.announced = fmt::format(" inputs={}:{} scheduler={}", config.cluster.frontends_host,
-                                  frontend->port(), arguments.scheduler);
+                                  frontend->port(), fmt::join(arguments.schedulers, ";"));
   serving.engine = std::move(frontend);
   return serving;
 }

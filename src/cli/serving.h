@@ -24,8 +24,9 @@ struct ServeArguments {
   bool is_public = false, admin = false, exit_on_error = false;
   double drain_s = 10;
   std::string record;
-  std::string listen, name;  // for other parts; of a frontend
-  std::string scheduler;     // of a frontend: with commas between them
+  std::string listen, name;             // for other parts; of a frontend
+  std::vector<std::string> schedulers;  // of a frontend, by division: with commas between them
+  std::string division;                 // of a scheduler
 };
 
 // In metrics and logs of others: as given, or its host's. INVALID_ARGUMENT where it is no name.

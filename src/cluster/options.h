@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/time.h"
 
@@ -25,6 +26,12 @@ struct LeaseOptions {
   bool on() const { return !name.empty(); }
 };
 
+// Models of which schedulers of their own decide.
+struct Division {
+  std::string name;
+  std::vector<std::string> models;
+};
+
 // `cluster` of fermata.yaml.
 struct Options {
   std::string host;   // to listen on; empty: no other host takes part
@@ -38,6 +45,7 @@ struct Options {
   // What one of several schedulers holds, the active one: a file, or a Lease. None: there is one.
   std::string lock;
   LeaseOptions lease;
+  std::vector<Division> divisions;  // empty: one scheduler decides about all models
   bool on() const { return !host.empty(); }
 };
 

@@ -326,7 +326,7 @@ absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
   if (options.inputs_elsewhere) end_short_circuits(options);
   const std::vector<ServiceOptions> streams = take_streams(options);
-  ASSIGN_OR_RETURN(const std::vector<std::string> models, model_names(options.repository));
+  ASSIGN_OR_RETURN(const std::vector<std::string> models, models_in_repository(options));
   RETURN_IF_ERROR(order_composites(options, models));
   RETURN_IF_ERROR(check_streams(streams, options, models));
   RETURN_IF_ERROR(all_of(absl::StatusCode::kNotFound, missing_models(options, models)));
@@ -348,7 +348,7 @@ Examination examine(EngineOptions options) {
   };
   if (add(check(options))) return found;
   std::vector<ServiceOptions> streams = take_streams(options);
-  const auto models = model_names(options.repository);
+  const auto models = models_in_repository(options);
   if (add(models.status())) return found;
   if (models->empty()) {
     found.findings.push_back(fmt::format(

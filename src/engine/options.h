@@ -265,6 +265,8 @@ struct Limits {
 
 struct EngineOptions {
   std::string repository;  // folder in Triton's layout
+  // Which of its models are this engine's; others are as if they were not there. Empty: all.
+  std::function<bool(std::string_view model)> serves;
   // Called at the start before each model is opened: which, and the share that is. Empty: nobody.
   std::function<void(std::string_view model, double share)> opening;
   // Called before a client's load of a model reads its folder; may block. Empty: nothing to do.

@@ -35,14 +35,18 @@ std::vector<engine::ServiceOptions> services() {
 
 class Scheduler {
  public:
-  Scheduler(const std::string& repository, uint16_t port = 0)
+  Scheduler(const std::string& repository, uint16_t port = 0, std::string only = "")
       : hosts_(std::make_shared<Hosts>(
             Options{.host = "127.0.0.1", .port = port, .silence = Duration::seconds(20)})) {
     engine::EngineOptions options;
     options.repository = repository;
     options.probe_program = fermata_command();
     options.inputs_elsewhere = true;
-    options.services = services();
+    if (only.empty()) {
+      options.services = services();
+    } else {
+      options.serves = [only](std::string_view model) { return model == only; };
+    }
     options.workers.types = {engine::WorkerType{.name = "far", .count = 2, .remote = true}};
     options.workers.remote = hosts_;
     engine_ = *engine::make_engine(options);
@@ -63,8 +67,8 @@ class Frontends : public testing::Test {
   Frontends() {
     folder_.copy_model("gather", "gather");
     scheduler_ = std::make_unique<Scheduler>(folder_.path());
-    FrontendEngine::Options options{.link = {.schedulers = {address()}, .name = "front"},
-                                    .host = "127.0.0.1"};
+    FrontendEngine::Options options{
+        .divisions = {{address()}}, .link = {.name = "front"}, .host = "127.0.0.1"};
     options.engine.services = services();
     frontend_ = *FrontendEngine::make(std::move(options));
   }
@@ -248,6 +252,67 @@ TEST_F(Frontends, WhatWaitsIsAskedOfTheNextScheduler) {
   EXPECT_THAT(values(answer), ElementsAre(20));
 }
 
+// Models of two schedulers, each with a worker of its own.
+TEST(Divisions, AFrontendAsksForEachModelTheSchedulerThatHasIt) {
+  engine::TemporaryFolder folder;
+  const std::vector<std::string> models = {"gather", "other"};
+  FrontendEngine::Options options{.link = {.name = "front"}, .host = "127.0.0.1"};
+  options.engine.services = services();  // a pipeline of one division's model
+  std::vector<std::unique_ptr<Scheduler>> schedulers;
+  for (const std::string& model : models) folder.copy_model("gather", model);
+  for (const std::string& model : models) {
+    schedulers.push_back(std::make_unique<Scheduler>(folder.path(), 0, model));
+    options.divisions.push_back({fmt::format("127.0.0.1:{}", schedulers.back()->port())});
+  }
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::thread> threads;
+  for (const auto& addresses : options.divisions) {
+    Worker::Options own{.schedulers = addresses, .name = "one"};
+    own.engine.repository = folder.path();
+    own.engine.probe_program = own.engine.workers.program = fermata_command();
+    own.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
+    workers.push_back(*Worker::make(std::move(own), [](uint32_t) {}));
+    threads.emplace_back([worker = workers.back().get()] { worker->run(); });
+  }
+  const auto frontend = *FrontendEngine::make(std::move(options));
+  const auto await = [&](const auto& is) {
+    const auto end = std::chrono::steady_clock::now() + kWait;
+    while (!is() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    EXPECT_TRUE(is());
+  };
+  const auto outcome = [&](const std::string& service, Duration timeout) {
+    auto promise = std::make_shared<std::promise<engine::ReplyPart>>();
+    engine::InferRequest asked{.service = service};
+    asked.arrival = frontend->now();
+    asked.timeout = timeout;
+    asked.inputs = {{"index", DataType::kInt64, {1, 1}, payload_of(std::vector<int64_t>{2})}};
+    frontend->submit(std::move(asked),
+                     [promise](engine::ReplyPart reply) { promise->set_value(std::move(reply)); });
+    return promise->get_future().get().status;
+  };
+  for (const auto& service : {"gather", "other", "through"}) {
+    await([&] { return frontend->catalog()->find(service) != nullptr; });
+    const absl::Status status = outcome(service, Duration::seconds(100));
+    EXPECT_TRUE(status.ok()) << service << ": " << status;
+  }
+  for (const auto& scheduler : schedulers) {  // one has the pipeline's stage too
+    const bool first = scheduler == schedulers.front();
+    EXPECT_EQ(scheduler->engine().snapshot().cluster.frontends.at(0).requests, first ? 2u : 1u);
+    EXPECT_TRUE(absl::IsNotFound(scheduler->engine().load(models[first ? 1 : 0], {})));
+  }
+  EXPECT_EQ(frontend->index().size(), 3u);  // with the pipeline, which no scheduler knows
+
+  workers[1]->leave();
+  threads[1].join();
+  schedulers[1].reset();
+  await([&] { return frontend->unserved().size() == 1; });
+  EXPECT_EQ(frontend->unserved()[0].name, "scheduler");
+  EXPECT_TRUE(outcome("gather", Duration::seconds(100)).ok());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(outcome("other", Duration::millis(1))));
+  workers[0]->leave();
+  threads[0].join();
+}
+
 // Readiness says it to whoever asks.
 TEST(Frontend, SaysWhyNoSchedulerTakesIt) {
   Listener listener({});
@@ -259,9 +324,10 @@ TEST(Frontend, SaysWhyNoSchedulerTakesIt) {
     channel->cut();
   };
   ASSERT_TRUE(listener.listen("127.0.0.1", 0, refuse).ok());
-  const auto frontend = *FrontendEngine::make(
-      {.link = {.schedulers = {fmt::format("127.0.0.1:{}", listener.port())}, .name = "front"},
-       .host = "127.0.0.1"});
+  const auto frontend =
+      *FrontendEngine::make({.divisions = {{fmt::format("127.0.0.1:{}", listener.port())}},
+                             .link = {.name = "front"},
+                             .host = "127.0.0.1"});
   const auto end = std::chrono::steady_clock::now() + kWait;
   while (frontend->unserved().at(0).reason.find("another version") == std::string::npos) {
     ASSERT_LT(std::chrono::steady_clock::now(), end) << frontend->unserved().at(0).reason;

@@ -127,8 +127,8 @@ TEST_F(HeldEnsembles, AnAnswerThatDoesNotComeIsAskedForAgain) {
   std::vector<uint64_t> asked;
   const Time now = Time() + Duration::millis(600);
   requests.look(
-      now, 1, now, [&asked](uint64_t again, const auto&) { asked.push_back(again); },
-      [](uint64_t) {});
+      now, {{1, now}}, [&asked](uint64_t again, const auto&) { asked.push_back(again); },
+      [](uint64_t, const auto&) {});
   EXPECT_THAT(asked, ElementsAre(key));
   tell(key, {kOfA, kOfA}, Time() + Duration::millis(700));
   ASSERT_EQ(replies.size(), 1u);

@@ -21,7 +21,7 @@ Time at(int64_t millis) { return Time() + Duration::millis(millis); }
 class Held : public ::testing::Test {
  protected:
   // Three items, with so much time.
-  uint64_t add(uint64_t session, Time deadline = Time::infinite()) {
+  uint64_t add(uint64_t session, Time deadline = Time::infinite(), uint32_t division = 0) {
     auto variant = std::make_shared<engine::Variant>();
     variant->model = "m";
     variant->version = "1";
@@ -34,6 +34,7 @@ class Held : public ::testing::Test {
                               texts("s", {"a", "bc", ""})};
     request.request.parameters = R"({"p":1})";
     request.admitted.items = 3;
+    request.division = division;
     request.reply = [this](engine::ReplyPart reply) { replies.push_back(std::move(reply)); };
     const uint64_t key = requests.next_key();
     requests.add(key, std::move(request), session, asks);
@@ -52,8 +53,8 @@ class Held : public ::testing::Test {
     requests.told(key, {{.status = std::move(status), .version = "2"}, {}}, now);
   }
   void look(Time now) {
-    requests.look(now, 1, heard.value_or(now), asks,
-                  [this](uint64_t key) { gave_up.push_back(key); });
+    requests.look(now, {{1, heard.value_or(now)}}, asks,
+                  [this](uint64_t key, const auto&) { gave_up.push_back(key); });
   }
   std::vector<float> values() const {
     const auto bytes = replies.back().outputs.at(0).data.bytes;
@@ -147,10 +148,24 @@ TEST_F(Held, AnotherSchedulerIsAskedForWhatWaits) {
   const uint64_t waits = add(0), asked_before = add(1);
   EXPECT_THAT(asked, ElementsAre(asked_before));
   requests.lost(1);
-  requests.ask_again(2, asks);
+  requests.ask_again(0, 2, asks);
   EXPECT_THAT(asked, ::testing::UnorderedElementsAre(asked_before, asked_before, waits));
-  requests.ask_again(2, asks);
+  requests.ask_again(0, 2, asks);
   EXPECT_EQ(asked.size(), 3u);
+}
+
+TEST_F(Held, EachDivisionHasASchedulerOfItsOwn) {
+  const uint64_t here = add(1), there = add(2, Time::infinite(), 1);
+  asked.clear();
+  requests.ask_again(0, 3, asks);
+  EXPECT_THAT(asked, ElementsAre(here));
+  const auto gives_up = [this](uint64_t key, const auto&) { gave_up.push_back(key); };
+  requests.look(at(10), {{3, at(10)}, {2, at(10)}}, asks, gives_up);
+  EXPECT_EQ(asked.size(), 1u);
+  requests.lost(2);
+  requests.look(at(20), {{3, at(20)}, {4, at(20)}}, asks, gives_up);
+  EXPECT_THAT(asked, ElementsAre(here, there));
+  EXPECT_EQ(requests.cancel(there), 1u);
 }
 
 // What a worker ran for the one that is gone, and brings when another has been asked.
@@ -158,7 +173,7 @@ TEST_F(Held, OutputsOfARunBeforeAnswerOnce) {
   const uint64_t key = add(1);
   ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
   requests.lost(1);
-  requests.ask_again(2, asks);
+  requests.ask_again(0, 2, asks);
   EXPECT_TRUE(bring(key, 0, 3));
   EXPECT_EQ(replies.size(), 1u);
   EXPECT_FALSE(bring(key, 0, 3));
@@ -180,7 +195,7 @@ TEST_F(Held, AnotherDivisionTakesThePlaceOfTheFirst) {
   const uint64_t key = add(1);
   EXPECT_TRUE(bring(key, 0, 2));
   requests.lost(1);
-  requests.ask_again(2, asks);
+  requests.ask_again(0, 2, asks);
   EXPECT_TRUE(bring(key, 1, 2));
   EXPECT_THAT(replies, IsEmpty());
   EXPECT_TRUE(bring(key, 0, 1));
@@ -239,7 +254,8 @@ TEST_F(Held, WhatRanForASchedulerThatIsGoneIsNotWaitedForBeyondItsDeadline) {
   ASSERT_TRUE(requests.fetch({key, 0, 3}).ok());
   requests.lost(1);
   const auto look_alone = [this](Time now) {
-    requests.look(now, 0, now, asks, [this](uint64_t each) { gave_up.push_back(each); });
+    requests.look(now, {{0, now}}, asks,
+                  [this](uint64_t each, const auto&) { gave_up.push_back(each); });
   };
   look_alone(at(120));
   EXPECT_THAT(replies, IsEmpty());
@@ -277,11 +293,12 @@ TEST_F(Held, WhoseOutputsDoNotComeWaitsForTheNextScheduler) {
   tell(key, absl::OkStatus(), at(0));
   requests.lost(1);
   const auto look_alone = [this](Time now) {
-    requests.look(now, 0, now, asks, [this](uint64_t each) { gave_up.push_back(each); });
+    requests.look(now, {{0, now}}, asks,
+                  [this](uint64_t each, const auto&) { gave_up.push_back(each); });
   };
   look_alone(at(600));
   EXPECT_THAT(replies, IsEmpty());
-  requests.ask_again(2, asks);
+  requests.ask_again(0, 2, asks);
   EXPECT_THAT(asked, ElementsAre(key, key));
   tell(key, absl::OkStatus(), at(700));
   requests.lost(2);

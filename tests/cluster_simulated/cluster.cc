@@ -124,11 +124,11 @@ void Cluster::run_worker(uint32_t place) {
 }
 
 void Cluster::run_frontend(uint32_t place) {
-  cluster::FrontendEngine::Options options{.link = {.schedulers = schedulers(),
-                                                    .name = fmt::format("frontend{}", place),
-                                                    .silence = options_.silence},
-                                           .host = Network::address(place),
-                                           .engine = engine_options(options_.models)};
+  cluster::FrontendEngine::Options options{
+      .divisions = {schedulers()},
+      .link = {.name = fmt::format("frontend{}", place), .silence = options_.silence},
+      .host = Network::address(place),
+      .engine = engine_options(options_.models)};
   const auto frontend = *cluster::FrontendEngine::make(std::move(options));
   Random random(options_.seed, 100 * place + places_[place].started);
   while (frontend->catalog()->find(kService) == nullptr) {

@@ -127,9 +127,11 @@ class Parts:
     def scheduler(self, name="scheduler", *more):
         return self.start(name, "scheduler", "--config", self.config, *more).ready()
 
-    def frontend(self, *schedulers, name="frontend"):
+    def frontend(self, *schedulers, name="frontend", divisions=()):
+        """`divisions`: schedulers of one more each."""
+        more = [word for other in divisions for word in ("--scheduler", other.said["cluster"])]
         return self.start(name, "frontend", "--config", self.config, "--name", name,
-                          "--scheduler", ",".join(s.said["cluster"] for s in schedulers)).ready()
+                          "--scheduler", ",".join(s.said["cluster"] for s in schedulers), *more).ready()
 
     def worker(self, *schedulers, name="worker", workers=2):
         return self.start(name, "worker", "--config", self.config, "--name", name, "--workers", workers,

@@ -1,5 +1,6 @@
 """Frontends, schedulers and workers as processes of their own: they serve, and any of them may die."""
 
+import json
 import socket
 import struct
 import threading
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc
 import tritonclient.http
-from parts import LIMIT_S, Parts
+from parts import LIMIT_S, Parts, paced
 from tritonclient.utils import InferenceServerException
 
 
@@ -25,10 +26,10 @@ def parts(tmp_path):
         each.kill()
 
 
-def infer(client, rows=(2,), module=tritonclient.http, **more):
+def infer(client, rows=(2,), module=tritonclient.http, model="gather", **more):
     index = module.InferInput("index", [len(rows), 1], "INT64")
     index.set_data_from_numpy(np.array([[row] for row in rows], np.int64))
-    return client.infer("gather", [index], **more).as_numpy("value").tolist()
+    return client.infer(model, [index], **more).as_numpy("value").tolist()
 
 
 def small(parts, **options):
@@ -160,6 +161,39 @@ def test_a_frontend_without_a_scheduler_says_so_and_keeps_deadlines(parts):
             assert time.monotonic() < end
         with pytest.raises(InferenceServerException, match="no scheduler has said in time"):
             infer(client, timeout=100_000)  # microseconds
+
+
+def test_models_are_divided_over_schedulers(parts, tmp_path):
+    all_of = parts(run_ms=2, more="  lock: lock\n  divisions: {one: [gather], two: [second]}\n")
+    second = tmp_path / "models" / "second"
+    second.mkdir()
+    (second / "1").symlink_to((tmp_path / "models" / "gather" / "1").resolve())
+    (second / "profile.json").write_text(json.dumps(paced(2) | {"model": "second"}))
+    all_of.config.write_text(all_of.config.read_text() + "services:\n  through: {kind: pipeline, slo_ms: 60000, stages: [{name: a, model: second}]}\n")
+    for wrong in ((), ("--division", "three")):
+        refused = all_of.start("refused", "scheduler", "--config", all_of.config, *wrong)
+        assert refused.process.wait(LIMIT_S) == 2
+    assert "expected one of one, two" in refused.log.read_text()
+
+    schedulers = {name: all_of.scheduler(name, "--division", name) for name in ("one", "two")}
+    for name, scheduler in schedulers.items():
+        all_of.worker(scheduler, name=f"of-{name}")
+    frontend = all_of.frontend(schedulers["one"], divisions=[schedulers["two"]])
+    frontend.await_ready()
+    with frontend.client() as client:
+        assert sorted(row["name"] for row in client.get_model_repository_index()) == ["gather", "second", "through"]
+        for model in ("gather", "second", "through"):
+            assert infer(client, model=model) == [[20]]
+        for name, requests in (("one", 1), ("two", 2)):
+            assert schedulers[name].metric("fermata_frontend_requests_total", frontend="frontend") == requests
+            assert (tmp_path / f"lock.{name}").exists()
+        schedulers["two"].kill()
+        end = time.monotonic() + LIMIT_S
+        while client.is_server_ready():
+            assert time.monotonic() < end
+        assert infer(client) == [[20]]
+        with pytest.raises(InferenceServerException, match="no scheduler has said in time"):
+            infer(client, model="second", timeout=100_000)  # microseconds
 
 
 @pytest.mark.parametrize("services, expected", [

@@ -2,8 +2,11 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
+#include "base/check.h"
 #include "base/status.h"
 #include "cluster/wire/random_number.h"
 #include "cluster/wire/replies.h"
@@ -26,6 +29,40 @@ uint64_t sent_bytes(const engine::InferRequest& request) {
 size_t add_cancel(Asked& asked, uint64_t key) {
   asked.add_cancels(key);
   return sizeof(key);
+}
+
+// What a division's scheduler offers, but what an earlier one does already.
+void add_offer(const Offer& from, Offer& to) {
+  std::set<std::string> there;
+  for (const engine::ModelStatus& row : to.index) there.insert(row.name);
+  for (const engine::ModelStatus& row : from.index) {
+    if (!there.contains(row.name)) to.index.push_back(row);
+  }
+  for (const auto& [name, model] : from.models) {
+    engine::ServedModel& known = to.models[name];
+    if (known.variants.empty()) known = model;
+  }
+}
+
+// Of models of several divisions, which no scheduler knows.
+void add_services(const engine::Catalog& catalog, std::vector<engine::ModelStatus>& index) {
+  std::set<std::string> there;
+  for (const engine::ModelStatus& row : index) there.insert(row.name);
+  for (const auto& service : catalog.services) {
+    if (there.contains(service->name)) continue;
+    for (const auto& version : service->versions) {
+      index.push_back({service->name, version->version, engine::ModelState::kReady, ""});
+    }
+  }
+  std::stable_sort(index.begin(), index.end(),
+                   [](const auto& a, const auto& b) { return a.name < b.name; });
+}
+
+std::string all_of(const std::vector<std::vector<std::string>>& divisions) {
+  std::vector<std::string> each;
+  for (const auto& schedulers : divisions)
+    each.push_back(fmt::format("{}", fmt::join(schedulers, ", ")));
+  return fmt::format("{}", fmt::join(each, "; "));
 }
 
 // What its scheduler checks of the same configuration, as far as services are made by it here.
@@ -61,24 +98,35 @@ absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options opt
   RETURN_IF_ERROR(put_in_order(options.engine.services));
   auto made = std::unique_ptr<FrontendEngine>(new FrontendEngine(std::move(options)));
   const Options& own = made->options_;
+  FERMATA_CHECK(!own.divisions.empty() && own.divisions.size() <= kMostDivisions);
   ASSIGN_OR_RETURN(made->models_, FrontendModels::make(own.engine.services, made->registry_));
   RETURN_IF_ERROR(made->holder_.listen(own.host, own.port));
   const bool everywhere = own.host == "0.0.0.0" || own.host == "::";
   const bool is_ipv6 = own.host.find(':') != std::string::npos;
-  SchedulerLink::Options link = own.link;
-  link.address = fmt::format("{}:{}",
-                             everywhere ? ""
-                             : is_ipv6  ? "[" + own.host + "]"
-                                        : own.host,
-                             made->port());
+  made->connect(fmt::format("{}:{}",
+                            everywhere ? ""
+                            : is_ipv6  ? "[" + own.host + "]"
+                                       : own.host,
+                            made->port()));
   FrontendEngine* self = made.get();
-  made->link_ = std::make_unique<SchedulerLink>(
-      std::move(link),
-      SchedulerLink::Events{.lost = [self](uint64_t session) { self->requests_.lost(session); },
-                            .told = [self](const Told& told) { self->told(told); }});
-  made->link_->start();
   made->timer_ = std::make_unique<engine::Periodic>(kLook, [self] { self->look(); });
   return made;
+}
+
+void FrontendEngine::connect(std::string address) {
+  for (const std::vector<std::string>& schedulers : options_.divisions) {
+    const auto number = static_cast<uint32_t>(divisions_.size());
+    SchedulerLink::Options link = options_.link;
+    link.schedulers = schedulers;
+    link.address = address;
+    link.first_session = uint64_t{number} << 32;
+    const SchedulerLink::Events events = {
+        .lost = [this](uint64_t session) { requests_.lost(session); },
+        .told = [this, number](const Told& told) { this->told(number, told); }};
+    divisions_.push_back(std::make_unique<OfDivision>());
+    divisions_.back()->link = std::make_unique<SchedulerLink>(std::move(link), events);
+  }
+  for (const auto& division : divisions_) division->link->start();
 }
 
 FrontendEngine::~FrontendEngine() {
@@ -86,7 +134,7 @@ FrontendEngine::~FrontendEngine() {
   trees_.stop();
   requests_.end_all(error(absl::StatusCode::kUnavailable, "the server is shutting down"));
   if (models_ != nullptr) models_->stop();
-  link_.reset();
+  for (const auto& division : divisions_) division->link.reset();
 }
 
 engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
@@ -164,12 +212,19 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   held.bytes = HeldBytes(route.gate->bytes, bytes);
   const uint32_t items = held.admitted.items;
   auto inputs = engine::worth_a_look(route, held.request, items);
-  const uint64_t session = link_->session();
+  // Of a service of several models all are in one division.
+  const auto& scheduled =
+      route.composite == nullptr ? route.variant : route.composite->variants.front();
+  held.division = division_of(scheduled->id);
+  // A pipeline of several divisions is known to none of their schedulers, but what its stages run.
+  if (divisions_.size() > 1) held.asked_as = route.member;
+  SchedulerLink& link = this->link(held.division);
+  const uint64_t session = link.session();
   requests_.add(id.value(), std::move(held), session,
                 [&](uint64_t key, const auto& of) { ask(session, key, of); });
-  engine::learn(route, std::move(inputs), items, [this, session, id](const auto& by_item) {
+  engine::learn(route, std::move(inputs), items, [&link, session, id](const auto& by_item) {
     if (!can_be_told(by_item)) return;
-    link_->say(session, [&](Asked& asked) {
+    link.say(session, [&](Asked& asked) {
       Learned& learned = *asked.add_learned();
       write_learned(id.value(), by_item, learned);
       return learned.ByteSizeLong();
@@ -178,23 +233,28 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
 }
 
 void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Request& request) {
-  link_->say(session, [&](Asked& asked) {
+  link(request.division).say(session, [&](Asked& asked) {
     Submit& submit = *asked.add_submits();
     write_submit(key, request.request, request.admitted, submit);
+    if (!request.asked_as.empty()) submit.set_service(request.asked_as);
     return submit.ByteSizeLong();
   });
 }
 
 void FrontendEngine::cancel(JobId job) {
   if (trees_.cancel(job)) return;
-  if (!requests_.cancel(job.value())) return;
-  link_->say(link_->session(), [&](Asked& asked) { return add_cancel(asked, job.value()); });
+  if (const auto division = requests_.cancel(job.value())) give_up(job.value(), *division);
 }
 
-void FrontendEngine::told(const Told& told) {
+void FrontendEngine::give_up(uint64_t key, uint32_t division) {
+  SchedulerLink& link = this->link(division);
+  link.say(link.session(), [key](Asked& asked) { return add_cancel(asked, key); });
+}
+
+void FrontendEngine::told(uint32_t division, const Told& told) {
   if (told.has_offered()) {
-    if (auto offer = read_offered(told.offered()); offer.ok()) {
-      offered(*std::move(offer));
+    if (auto offer = read_offered(told.offered(), division); offer.ok()) {
+      offered(division, *std::move(offer));
     } else {
       spdlog::error("the scheduler offers what cannot be read: {}", message(offer.status()));
     }
@@ -211,44 +271,64 @@ void FrontendEngine::told(const Told& told) {
   }
 }
 
-void FrontendEngine::offered(Offer offer) {
-  {
-    const std::lock_guard lock(mutex_);
-    models_->serve(offer.models, registry_);
-    registry_.put_all(std::move(offer.models));
-    routes_.publish(registry_.routes());
-    if (const absl::Status wrong = registry_.composites(); !wrong.ok()) {
-      spdlog::error("what the scheduler offers makes no service: {}", message(wrong));
-    }
+void FrontendEngine::offered(uint32_t division, Offer offer) {
+  const std::lock_guard lock(mutex_);
+  divisions_[division]->offer = std::move(offer);
+  Offer all;
+  for (const auto& each : divisions_) add_offer(each->offer, all);
+  models_->serve(all.models, registry_);
+  registry_.put_all(std::move(all.models));
+  const auto routes = registry_.routes();
+  add_services(*routes->catalog, all.index);
+  routes_.publish(routes);
+  if (const absl::Status wrong = registry_.composites(); !wrong.ok()) {
+    spdlog::error("what schedulers offer makes no service: {}", message(wrong));
   }
-  offer_.publish(std::make_shared<const Offer>(std::move(offer)));
+  offer_.publish(std::make_shared<const Offer>(std::move(all)));
 }
 
 // Not from where replies are heard: a scheduler that rejects much at once is read while it is
 // asked.
 void FrontendEngine::look() {
-  const uint64_t session = link_->session();
-  const auto asks = [&](uint64_t key, const auto& request) { ask(session, key, request); };
-  if (session != 0 && std::exchange(asked_session_, session) != session) {
-    requests_.ask_again(session, asks);
+  std::vector<HeldRequests::Scheduler> active;
+  for (const auto& each : divisions_)
+    active.push_back({each->link->session(), each->link->heard()});
+  const auto asks = [&](uint64_t key, const HeldRequests::Request& request) {
+    ask(active[request.division].session, key, request);
+  };
+  for (uint32_t division = 0; division < active.size(); ++division) {
+    const uint64_t session = active[division].session;
+    if (session == 0 || session == divisions_[division]->asked_session) continue;
+    divisions_[division]->asked_session = session;
+    requests_.ask_again(division, session, asks);
   }
-  requests_.look(monotonic_now(), session, link_->heard(), asks, [&](uint64_t key) {
-    link_->say(session, [key](Asked& asked) { return add_cancel(asked, key); });
-  });
+  requests_.look(
+      monotonic_now(), active, asks,
+      [&](uint64_t key, const HeldRequests::Request& request) { give_up(key, request.division); });
 }
 
 std::vector<engine::ModelStatus> FrontendEngine::unserved() const {
-  if (link_->session() != 0) return offer_.read()->unserved;
-  const std::string why = link_->why_none();
-  return {{"scheduler", "", engine::ModelState::kUnavailable,
-           fmt::format("none of {} takes this frontend{}{}",
-                       fmt::join(options_.link.schedulers, ", "), why.empty() ? "" : ": ", why)}};
+  std::vector<engine::ModelStatus> rows;
+  for (size_t division = 0; division < divisions_.size(); ++division) {
+    const SchedulerLink& link = *divisions_[division]->link;
+    if (link.session() != 0) {
+      const std::lock_guard lock(mutex_);
+      const auto& more = divisions_[division]->offer.unserved;
+      rows.insert(rows.end(), more.begin(), more.end());
+      continue;
+    }
+    const std::string why = link.why_none();
+    rows.push_back(
+        {"scheduler", "", engine::ModelState::kUnavailable,
+         fmt::format("none of {} takes this frontend{}{}",
+                     fmt::join(options_.divisions[division], ", "), why.empty() ? "" : ": ", why)});
+  }
+  return rows;
 }
 
 absl::Status FrontendEngine::not_here() const {
   return error(absl::StatusCode::kFailedPrecondition,
-               "a frontend loads no models: ask the scheduler ({})",
-               fmt::join(options_.link.schedulers, ", "));
+               "a frontend loads no models: ask the scheduler ({})", all_of(options_.divisions));
 }
 
 absl::Status FrontendEngine::load(std::string_view, std::optional<std::string>) {

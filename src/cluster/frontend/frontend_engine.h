@@ -25,11 +25,15 @@ namespace fermata::cluster {
 // The engine of a process that only speaks with clients (Symphony 4: a frontend). It keeps their
 // inputs, tells a scheduler of them, and gives the inputs to the workers that the scheduler chose.
 // Services that are made of services run here: what one stage gave stays until a worker fetches it
-// for the next, and the scheduler is asked for each as a request of its own.
+// for the next, and the scheduler is asked for each as a request of its own. Where models are
+// divided over several schedulers, each is asked for its own models.
 class FrontendEngine : public engine::Engine {
  public:
   struct Options {
-    SchedulerLink::Options link;  // but its address
+    // Of each division of the models its schedulers, in the order in which they are tried; 1 to
+    // kMostDivisions.
+    std::vector<std::vector<std::string>> divisions;
+    SchedulerLink::Options link;  // of each of them; but its address, schedulers and sessions
     std::string host;             // to listen on for workers
     uint16_t port = 0;
     engine::EngineOptions engine;  // services' deadlines, and limits
@@ -55,16 +59,25 @@ class FrontendEngine : public engine::Engine {
   engine::EngineSnapshot snapshot() const override;
 
  private:
+  struct OfDivision {
+    std::unique_ptr<SchedulerLink> link;
+    uint64_t asked_session = 0;  // the timer's: for what waited when it came
+    Offer offer;                 // the last; under mutex_
+  };
+
   explicit FrontendEngine(Options options);
+  void connect(std::string address);
+  SchedulerLink& link(uint32_t division) const { return *divisions_[division]->link; }
   void submit_as(JobId id, engine::InferRequest request, engine::Reply reply, bool of_stage);
   // One that workers run.
   void hold(JobId id, engine::InferRequest request, engine::Reply reply,
             const engine::Route& route);
   static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
                                engine::Reply reply);
-  void told(const Told& told);
-  void offered(Offer offer);
+  void told(uint32_t division, const Told& told);
+  void offered(uint32_t division, Offer offer);
   void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
+  void give_up(uint64_t key, uint32_t division);
   void look();
   absl::Status not_here() const;
 
@@ -79,8 +92,7 @@ class FrontendEngine : public engine::Engine {
   engine::Trees trees_;  // the last replies come to it
   HeldRequests requests_;
   InputHolder holder_;
-  std::unique_ptr<SchedulerLink> link_;
-  uint64_t asked_session_ = 0;  // the timer's: for what waited when it came
+  std::vector<std::unique_ptr<OfDivision>> divisions_;
   std::unique_ptr<engine::Periodic> timer_;
 };
 

@@ -40,13 +40,13 @@ void HeldRequests::add(uint64_t key, Request request, uint64_t session, Ask ask)
   if (session != 0) ask(key, held->of);
 }
 
-void HeldRequests::ask_again(uint64_t session, Ask ask) {
+void HeldRequests::ask_again(uint32_t division, uint64_t session, Ask ask) {
   for (Shard& of : shards_) {
     Some some;
     {
       const std::lock_guard lock(of.mutex);
       for (const auto& [key, held] : of.held) {
-        if (held->session == session) continue;
+        if (held->of.division != division || held->session == session) continue;
         held->is_asked(session);
         held->asked = 1;
         some.emplace_back(key, held);
@@ -203,29 +203,29 @@ void HeldRequests::told(uint64_t key, Word word, Time now) {
   refuse(*held, internal("a scheduler's wrong reply: {}", message(good)), engine::Outcome::kFailed);
 }
 
-bool HeldRequests::cancel(uint64_t key) {
+std::optional<uint32_t> HeldRequests::cancel(uint64_t key) {
   Shard& of = shard(key);
   std::shared_ptr<Held> held;
   {
     const std::lock_guard lock(of.mutex);
     const auto it = of.held.find(key);
-    if (it == of.held.end()) return false;
+    if (it == of.held.end()) return {};
     held = std::move(it->second);
     of.held.erase(it);
   }
   refuse(*held, error(absl::StatusCode::kCancelled, "the client has gone"),
          engine::Outcome::kCancelled);
-  return true;
+  return held->of.division;
 }
 
-void HeldRequests::look(Time now, uint64_t session, Time heard, Ask ask,
-                        absl::FunctionRef<void(uint64_t key)> gave_up) {
+void HeldRequests::look(Time now, absl::Span<const Scheduler> by_division, Ask ask, Ask gave_up) {
   for (Shard& of : shards_) {
     Some ended, missed;
     {
       const std::lock_guard lock(of.mutex);
       for (auto it = of.held.begin(); it != of.held.end();) {
         Held& held = *it->second;
+        const auto [session, heard] = by_division[held.of.division];
         // Of what runs a scheduler knows whether its worker is there still.
         const bool runs = held.fetched && held.session != 0 && now - heard < kHeardWithin;
         const bool past = !held.of.deadline.is_infinite() && now - held.of.deadline > kPastDeadline;
@@ -250,7 +250,7 @@ void HeldRequests::look(Time now, uint64_t session, Time heard, Ask ask,
     }
     for (const auto& [key, held] : missed) ask(key, held->of);
     for (const auto& [key, held] : ended) {
-      gave_up(key);
+      gave_up(key, held->of);
       if (held->whole()) {
         answer(*held);
       } else if (held->told && now < held->of.deadline) {

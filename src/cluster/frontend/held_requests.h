@@ -12,6 +12,7 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/byte_budget.h"
 #include "cluster/frontend/held_answers.h"
 #include "engine/admission.h"
@@ -34,6 +35,8 @@ class HeldRequests {
     std::shared_ptr<const engine::EnsembleService> ensemble;
     Time deadline = Time::infinite();
     HeldBytes bytes;
+    uint32_t division = 0;  // of models: whose scheduler is asked
+    std::string asked_as;   // there; empty: by the name of its service
   };
   // Numbers of requests begin anywhere, so that those of an earlier process are nobody's.
   explicit HeldRequests(uint64_t first) : next_(first) {}
@@ -42,8 +45,8 @@ class HeldRequests {
   // `key`: of no other. `session`: the scheduler's that is asked for it; 0: none yet.
   using Ask = absl::FunctionRef<void(uint64_t key, const Request&)>;
   void add(uint64_t key, Request request, uint64_t session, Ask ask);
-  // Asks for all that this session's scheduler has not been asked for.
-  void ask_again(uint64_t session, Ask ask);
+  // Asks for all of a division that this session's scheduler has not been asked for.
+  void ask_again(uint32_t division, uint64_t session, Ask ask);
   // The scheduler is gone: who has all outputs is answered.
   void lost(uint64_t session);
 
@@ -82,15 +85,20 @@ class HeldRequests {
     HeldAnswers::Subsets answered_by;
   };
   void told(uint64_t key, Word word, Time now);
-  // False: it has ended.
-  bool cancel(uint64_t key);
+  // Of which division it was; none: it has ended.
+  std::optional<uint32_t> cancel(uint64_t key);
+
+  // A division's that is active: its session, 0 where there is none, and when it was heard of last.
+  struct Scheduler {
+    uint64_t session = 0;
+    Time heard;
+  };
 
   // Of those whose deadline passed some time ago, ends all but those that a worker has fetched for
   // a scheduler which is heard of: with the outputs, where these are there. Asks again for those
-  // whose outputs do not come, or that this session's scheduler has not been asked for. `session`:
-  // 0: there is none; `heard`: when it was heard of last. `gave_up`: for each that has ended.
-  void look(Time now, uint64_t session, Time heard, Ask ask,
-            absl::FunctionRef<void(uint64_t key)> gave_up);
+  // whose outputs do not come, or that their division's scheduler has not been asked for.
+  // `gave_up`: for each that has ended.
+  void look(Time now, absl::Span<const Scheduler> by_division, Ask ask, Ask gave_up);
   // All of them: the frontend stops.
   void end_all(const absl::Status& why);
   size_t size() const;

@@ -29,7 +29,7 @@ struct SchedulerLink::Session {
 };
 
 SchedulerLink::SchedulerLink(Options options, Events events)
-    : options_(std::move(options)), events_(std::move(events)) {}
+    : options_(std::move(options)), events_(std::move(events)), sessions_(options_.first_session) {}
 
 void SchedulerLink::start() {
   thread_ = std::thread([this] { run(); });

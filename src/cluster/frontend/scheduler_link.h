@@ -27,6 +27,7 @@ class SchedulerLink {
     std::string name, address;            // as FrontendHello has them
     Duration silence = Duration::millis(300);
     TlsFiles tls;
+    uint64_t first_session = 0;  // numbers of sessions are above that
   };
   // From threads of the link; a session's number is above 0, and none comes twice.
   struct Events {
@@ -59,7 +60,7 @@ class SchedulerLink {
   const Events events_;
   Lookout lookout_;
   uint64_t epoch_ = 0;  // the highest of any scheduler that it had
-  uint64_t sessions_ = 0;
+  uint64_t sessions_;
   std::atomic<int64_t> heard_{0};
   mutable std::mutex mutex_;
   std::condition_variable changed_;

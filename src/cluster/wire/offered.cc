@@ -117,9 +117,9 @@ void write_rows(const engine::Engine& engine, Offered& to) {
   for (const engine::ModelStatus& row : engine.unserved()) write_row(row, *to.add_unserved());
 }
 
-absl::StatusOr<Offer> read_offered(const Offered& from) {
+absl::StatusOr<Offer> read_offered(const Offered& from, uint32_t division) {
   Offer offer;
-  uint32_t number = 0;
+  uint32_t number = division * kMostVersions;
   for (const OfferedModels& each : from.models()) {
     engine::ServedModel model{.subcluster = each.subcluster()};
     for (const OfferedVersion& version : each.versions()) {

@@ -18,9 +18,16 @@ struct Offer {
   std::vector<engine::ModelStatus> index, unserved;
 };
 
+// Several schedulers, each of a division of the models, may offer to one frontend: which of them it
+// was is in the ids that the frontend gives to versions.
+inline constexpr uint32_t kMostVersions = 1 << 24;  // that one offers
+inline constexpr uint32_t kMostDivisions = 64;
+inline uint32_t division_of(VariantId id) { return id.value() / kMostVersions; }
+
 void write_models(const engine::ServedModels& models, Offered& to);
 void write_rows(const engine::Engine& engine, Offered& to);  // index and what is not served
 // INVALID_ARGUMENT says what no scheduler sends.
-absl::StatusOr<Offer> read_offered(const Offered& from);
+// Its versions get the ids of that division (division_of()).
+absl::StatusOr<Offer> read_offered(const Offered& from, uint32_t division = 0);
 
 }  // namespace fermata::cluster

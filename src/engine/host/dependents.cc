@@ -1,9 +1,17 @@
 #include "engine/host/dependents.h"
 
 #include "absl/algorithm/container.h"
+#include "base/status.h"
 #include "engine/host/registry.h"
+#include "model/repository.h"
 
 namespace fermata::engine {
+
+absl::StatusOr<std::vector<std::string>> models_in_repository(const EngineOptions& options) {
+  ASSIGN_OR_RETURN(std::vector<std::string> names, model_names(options.repository));
+  if (options.serves) std::erase_if(names, [&](const auto& name) { return !options.serves(name); });
+  return names;
+}
 
 std::vector<std::string> all_models_of(const ServiceOptions& service) {
   if (service.stream) return {};

@@ -4,9 +4,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "engine/options.h"
 
 namespace fermata::engine {
+
+// The models of the repository that are the engine's, in order. As model_names() fails.
+absl::StatusOr<std::vector<std::string>> models_in_repository(const EngineOptions& options);
 
 // All models that have to be in the repository for a service. Of a stream none: its variants are
 // services.

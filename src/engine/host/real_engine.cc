@@ -10,7 +10,6 @@
 #include "engine/confine/machine.h"
 #include "engine/confine/processor_quota.h"
 #include "engine/host/dependents.h"
-#include "model/repository.h"
 
 namespace fermata::engine {
 namespace {
@@ -352,11 +351,14 @@ absl::Status RealEngine::load_now(const std::string& name, std::optional<std::st
 }
 
 absl::Status RealEngine::check_is_model(const std::string& name) const {
+  if (options_.serves && !options_.serves(name)) {
+    return not_found("model '{}' is of another division, whose scheduler serves it", name);
+  }
   const auto said = [&name](const ServiceOptions& service) { return service.name == name; };
   for (const auto* services : {&options_.services, &stream_options_}) {
     const auto service = absl::c_find_if(*services, said);
     if (service == services->end() || is_stage(name, options_.services)) continue;
-    const auto models = model_names(options_.repository);
+    const auto models = models_in_repository(options_);
     if (models.ok() && absl::c_linear_search(*models, name)) continue;
     const std::vector<std::string> needs = all_models_under(*service, options_.services);
     return invalid("'{}' is a service, expected a model{}{}", name, needs.empty() ? "" : ": ",

@@ -5,7 +5,6 @@
 #include "engine/execute/run_watch.h"
 #include "engine/host/dependents.h"
 #include "engine/host/real_engine.h"
-#include "model/repository.h"
 
 namespace fermata::engine {
 namespace {
@@ -38,7 +37,7 @@ std::vector<ModelStatus> RealEngine::index() const {
     if (!listed[name]) rows.push_back(status);
     listed[name] = true;
   }
-  if (const auto names = model_names(options_.repository); names.ok()) {
+  if (const auto names = models_in_repository(options_); names.ok()) {
     for (const std::string& name : *names) {
       if (!listed[name]) rows.push_back({name, "", ModelState::kUnavailable, "not loaded"});
     }

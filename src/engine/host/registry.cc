@@ -270,6 +270,7 @@ void Registry::add_of_members(const ServiceOptions& options, Catalog& catalog, R
       const Route& member = *held;
       const std::string& name = pipeline->stages[s].route;
       auto stage = route({.name = name}, member.variant, member.subcluster);
+      stage->member = names[s];
       stage->part_items = member.part_items;
       stage->composite = member.composite;
       stage->variants = member.variants;

@@ -63,6 +63,7 @@ struct Gate {
 // service of several variants their public model.
 struct Route {
   std::string service;
+  std::string member;  // of a pipeline's stage: the service that answers there
   std::optional<Duration> slo;
   std::shared_ptr<const Variant> variant;
   uint32_t subcluster = 0;  // where it is loaded

@@ -3,16 +3,19 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "cluster/wire/offered.h"
 #include "serve/config/reach.h"
 
 namespace fermata::serve {
 namespace {
 
+constexpr size_t kLongestDivision = 63;
 constexpr char kAddress[] = "HOST:PORT, port 0 for a free one";
 
 cluster::TlsFiles tls_files(Reader reader) {
@@ -25,17 +28,22 @@ cluster::TlsFiles tls_files(Reader reader) {
   return files;
 }
 
-// A name of Kubernetes: it becomes a part of a path.
-std::string name_in_kubernetes(const Reader& reader, size_t most) {
-  const std::string name = reader.string();
+// It becomes a part of a path.
+bool is_kubernetes_name(std::string_view name, size_t most) {
   const auto plain = [](char c) {
     return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-' || c == '.';
   };
-  if (name.empty() || name.size() > most || !absl::c_all_of(name, plain) || name.front() == '.' ||
-      name.back() == '.' || name.find("..") != std::string::npos) {
-    reader.fail(
-        fmt::format("a name of Kubernetes: small letters, digits, '-' and '.', {} at most", most));
-  }
+  return !name.empty() && name.size() <= most && absl::c_all_of(name, plain) &&
+         name.front() != '.' && name.back() != '.' && name.find("..") == std::string_view::npos;
+}
+
+std::string kubernetes_name(size_t most) {
+  return fmt::format("a name of Kubernetes: small letters, digits, '-' and '.', {} at most", most);
+}
+
+std::string name_in_kubernetes(const Reader& reader, size_t most) {
+  const std::string name = reader.string();
+  if (!is_kubernetes_name(name, most)) reader.fail(kubernetes_name(most));
   return name;
 }
 
@@ -63,6 +71,28 @@ cluster::LeaseOptions lease(const Reader& reader, const std::string& lock) {
   lease.duration = Duration::seconds(fields["duration_s"].integer(2, 3600, 2));
   if (!lock.empty()) reader.fail("either lock or lease");
   return lease;
+}
+
+std::vector<cluster::Division> divisions(const Reader& reader) {
+  std::vector<cluster::Division> divisions;
+  if (!reader.present()) return divisions;
+  std::map<std::string, std::string> division_of;
+  for (const auto& [name, models] : reader.map()) {
+    if (!is_kubernetes_name(name, kLongestDivision)) {  // a file and a Lease are named after it
+      models.fail("a division with " + kubernetes_name(kLongestDivision));
+    }
+    cluster::Division& division = divisions.emplace_back(cluster::Division{.name = name});
+    for (const Reader& each : models.list()) {
+      const std::string model = each.string();
+      const auto [at, is_new] = division_of.emplace(model, name);
+      if (!is_new) each.fail(fmt::format("a model in no other division; it is in {}", at->second));
+      division.models.push_back(model);
+    }
+  }
+  if (divisions.size() > cluster::kMostDivisions) {
+    reader.fail(fmt::format("at most {} divisions", cluster::kMostDivisions));
+  }
+  return divisions;
 }
 
 // What inputs cross.
@@ -109,6 +139,7 @@ cluster::Options cluster_options(Reader reader, const engine::WorkerOptions& wor
   }
   if (Reader lock = fields["lock"]; lock.present()) options.lock = lock.string();
   options.lease = lease(fields["lease"], options.lock);
+  options.divisions = divisions(fields["divisions"]);
   if (!any_remote) reader.fail("a type of workers with remote: true too");
   return options;
 }

@@ -17,6 +17,7 @@
 #include "policy/rules_document.h"
 #include "policy/scheduler.h"
 #include "serve/config/cluster_options.h"
+#include "serve/config/divisions.h"
 #include "serve/config/reach.h"
 #include "serve/config/service_options.h"
 #include "store/object_store.h"
@@ -324,6 +325,7 @@ absl::StatusOr<Config> read_config(Document document, const std::string& folder)
   if (result.cluster.on()) {
     result.engine.workers.remote = result.hosts = std::make_shared<cluster::Hosts>(result.cluster);
   }
+  RETURN_IF_ERROR(check_divisions(result.cluster, result.engine.services));
   for (engine::ServiceOptions& service : result.engine.services) {
     if (service.ensemble) {
       from_here(service.ensemble->profile);

@@ -1,0 +1,82 @@
+#include "serve/config/divisions.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/status.h"
+#include "serve/config/config.h"
+
+namespace fermata::serve {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+absl::StatusOr<Config> configuration(std::string_view divisions, std::string_view services) {
+  const std::string text = fmt::format(
+      "models: m\nworkers: {{types: [{{name: far, count: 2, remote: true}}]}}\n"
+      "cluster: {{listen: 'localhost:0', lock: lock, divisions: {}}}\nservices: {}",
+      divisions, services);
+  return parse_config(text, "/srv");
+}
+
+constexpr char kTwo[] = "{one: [a, b], two: [c, d]}";
+
+TEST(Divisions, ASchedulerServesItsModelsAndTheServicesThatNeedNoOthers) {
+  const auto config = configuration(
+      kTwo,
+      "{of-c: {model: c}, of-one: {kind: variants, variants: [a, b]}, both: {kind: pipeline, "
+      "stages: [{name: x, service: of-c}, {name: y, model: a}]}}");
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto services_of = [&](const std::string& division, std::string& lock) {
+    Config own = *config;
+    EXPECT_TRUE(take_division(division, own.cluster, own.engine).ok());
+    EXPECT_EQ(own.engine.serves("a"), division == "one");
+    EXPECT_EQ(own.engine.serves("d"), division == "two");
+    EXPECT_EQ(own.engine.serves("of no division"), division == "one");
+    lock = own.cluster.lock;
+    std::vector<std::string> names;
+    for (const auto& service : own.engine.services) names.push_back(service.name);
+    return names;
+  };
+  std::string lock;
+  EXPECT_THAT(services_of("one", lock), ElementsAre("of-one"));
+  EXPECT_EQ(lock, "/srv/lock.one");
+  EXPECT_THAT(services_of("two", lock), ElementsAre("of-c"));
+  EXPECT_EQ(lock, "/srv/lock.two");
+}
+
+TEST(Divisions, ASchedulerHasToSayWhich) {
+  Config config = *configuration(kTwo, "{}");
+  for (const char* name : {"", "three"}) {
+    const absl::Status wrong = take_division(name, config.cluster, config.engine);
+    EXPECT_THAT(std::string(wrong.message()), HasSubstr("expected one of one, two"));
+  }
+  Config whole = *configuration("{}", "{}");
+  EXPECT_TRUE(take_division("", whole.cluster, whole.engine).ok());
+  EXPECT_FALSE(take_division("one", whole.cluster, whole.engine).ok());
+}
+
+TEST(Divisions, WhatNoSchedulerCouldServeIsAnError) {
+  const auto error_of = [](std::string_view divisions, std::string_view services) {
+    return std::string(message(configuration(divisions, services).status()));
+  };
+  EXPECT_THAT(error_of(kTwo, "{s: {kind: variants, variants: [a, c]}}"),
+              HasSubstr("service 's': expected models of one division: 'a' is in "
+                        "cluster.divisions.one, 'c' in two"));
+  EXPECT_THAT(
+      error_of("{one: [a], two: [b, a]}", "{}"),
+      HasSubstr("$.cluster.divisions.two[1]: \"a\", expected a model in no other division"));
+  EXPECT_THAT(error_of("{../one: [a]}", "{}"), HasSubstr("expected a division with a name"));
+  const auto circle =
+      configuration(kTwo,
+                    "{x: {kind: variants, variants: [{service: y}]}, y: {kind: variants, variants: "
+                    "[{service: x}]}}");
+  if (!circle.ok()) return;  // known sooner
+  Config config = *circle;
+  EXPECT_FALSE(take_division("one", config.cluster, config.engine).ok());
+}
+
+}  // namespace
+}  // namespace fermata::serve
