@@ -84,6 +84,8 @@ absl::StatusOr<cluster::Worker::Options> worker_of(const WorkerArguments& argume
   RETURN_IF_ERROR(engine::check_isolation(config.engine.workers));
   return cluster::Worker::Options{.schedulers = std::move(schedulers),
                                   .name = name,
+                                  .host = config.cluster.workers_host,
+                                  .port = config.cluster.workers_port,
                                   .tls = config.cluster.tls,
                                   .engine = config.engine};
 }

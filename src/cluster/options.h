@@ -42,6 +42,9 @@ struct Options {
   // Where a frontend listens for workers, which fetch inputs there; port 0: a free one.
   std::string frontends_host;
   uint16_t frontends_port = 0;
+  // Where a worker listens for others, which fetch what stages gave there; empty: frontends get it.
+  std::string workers_host;
+  uint16_t workers_port = 0;
   // What one of several schedulers holds, the active one: a file, or a Lease. None: there is one.
   std::string lock;
   LeaseOptions lease;

@@ -72,9 +72,9 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
     return invalid("input '{}': shape {} is too large", spec.name, to_string(tensor.shape));
   }
   if (spec.datatype == DataType::kBytes) return check_strings(tensor, count);
-  if (tensor.data.bytes.size() != bytes) {
+  if (tensor.data.size() != bytes) {
     return invalid("input '{}': the data has {} bytes, but shape {} of {} needs {}", spec.name,
-                   tensor.data.bytes.size(), to_string(tensor.shape), name(spec.datatype), bytes);
+                   tensor.data.size(), to_string(tensor.shape), name(spec.datatype), bytes);
   }
   return absl::OkStatus();
 }

@@ -47,6 +47,9 @@ struct InferRequest {
   bool begun = false;                          // the same
   bool explain = false;                        // of a pipeline: Explanation::stages
   JobId parent = JobId::none();                // the client's request that it is a part of
+  // Of a stage: so many others read what it gives, all of it, and nobody here does, so that it may
+  // stay where it ran (KeptElsewhere); 0: it has to come.
+  uint32_t readers = 0;
 };
 
 // Why the reply is what it is.

@@ -26,11 +26,14 @@ using ::testing::HasSubstr;
 
 constexpr std::chrono::minutes kWait{2};  // for what is waited for
 
-// `through` is the model as the only stage of a pipeline.
+// `through` is the model as the only stage of a pipeline, and in `stages` it takes what another
+// gave.
 std::vector<engine::ServiceOptions> services() {
-  engine::PipelineOptions pipeline;
+  engine::PipelineOptions pipeline, stages;
   pipeline.stages = {{.name = "only", .service = "gather"}};
-  return {{.name = "through", .pipeline = pipeline}};
+  stages.stages = {{.name = "first", .service = "identity-int64"},
+                   {.name = "second", .service = "gather", .inputs = {{"index", "first.y"}}}};
+  return {{.name = "through", .pipeline = pipeline}, {.name = "stages", .pipeline = stages}};
 }
 
 class Scheduler {
@@ -65,7 +68,7 @@ class Scheduler {
 class Frontends : public testing::Test {
  protected:
   Frontends() {
-    folder_.copy_model("gather", "gather");
+    for (const char* model : {"gather", "identity-int64"}) folder_.copy_model(model, model);
     scheduler_ = std::make_unique<Scheduler>(folder_.path());
     FrontendEngine::Options options{
         .divisions = {{address()}}, .link = {.name = "front"}, .host = "127.0.0.1"};
@@ -78,8 +81,9 @@ class Frontends : public testing::Test {
     thread_.join();
   }
   std::string address() const { return fmt::format("127.0.0.1:{}", scheduler_->port()); }
-  void bring_worker() {
-    Worker::Options options{.schedulers = {address()}, .name = "one"};
+  // It keeps what stages give where it listens for others.
+  void bring_worker(const std::string& host = {}) {
+    Worker::Options options{.schedulers = {address()}, .name = "one", .host = host};
     options.engine.repository = folder_.path();
     options.engine.probe_program = options.engine.workers.program = fermata_command();
     options.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
@@ -167,6 +171,20 @@ TEST_F(Frontends, APipelineRunsAtItsFrontendAndItsStagesAtTheScheduler) {
   const engine::EngineSnapshot snapshot = scheduler_->engine().snapshot();
   EXPECT_EQ(snapshot.cluster.frontends.at(0).requests, 1u);
   EXPECT_EQ(snapshot.cluster.frontends.at(0).tensors, 0u);
+}
+
+TEST_F(Frontends, AStageTakesWhatTheOneBeforeItGave) {
+  bring_worker("127.0.0.1");
+  await_service();
+  for (int i = 0; i < 3; ++i) {
+    engine::InferRequest asked = request({2, 1, 0});
+    asked.service = "stages";
+    asked.inputs[0].name = "x";
+    const engine::ReplyPart reply = take(ask(std::move(asked)));
+    ASSERT_TRUE(reply.status.ok()) << reply.status;
+    EXPECT_THAT(values(reply), ElementsAre(20, 10, 0));
+  }
+  EXPECT_EQ(scheduler_->engine().snapshot().cluster.hosts.at(0).tensors, 0u);
 }
 
 // A worker would fetch nothing for it.

@@ -31,11 +31,13 @@ class InputsHeld : public ::testing::Test {
     std::future<engine::ReplyPart> reply;
   };
   // Of one item.
-  Asked add() {
+  Asked add(uint32_t readers = 0) {
     auto variant = std::make_shared<engine::Variant>();
     variant->signature = signature();
     HeldRequests::Request request{.variant = std::move(variant)};
     request.request.inputs = {numbers("x", {1, 2}, {1, 2}), texts("s", {"a"})};
+    request.request.readers = readers;
+    if (readers > 0) request.request.outputs = {"y"};
     request.admitted.items = 1;
     std::promise<engine::ReplyPart> promise;
     auto reply = promise.get_future();
@@ -72,7 +74,8 @@ class InputsHeld : public ::testing::Test {
   HeldRequests requests_{1};
   InputHolder holder_{requests_, {}};
   Lookout lookout_;
-  Ways ways_{{}, lookout_};
+  Keeper keeper_{{}};
+  Ways ways_{{}, lookout_, keeper_};
 };
 
 TEST_F(InputsHeld, WrongOutputsOfOneRequestMoveNoneOfTheNext) {
@@ -106,7 +109,7 @@ TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
   const Batch batch = batch_of(asked);
   engine::Variant variant{.model = "m"};
   variant.signature = signature();
-  Holders holders(ways_);
+  Holders holders(ways_, keeper_);
   const auto fetched = holders.fetch(batch, variant, monotonic_now());
   ASSERT_TRUE(fetched.ok()) << fetched.status();
   ASSERT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
@@ -115,7 +118,7 @@ TEST_F(InputsHeld, OutputsOfWhatRunsAreBroughtAfterTheEnd) {
   EXPECT_FALSE(holders.fetch(batch, variant, monotonic_now()).ok());
   engine::BatchResult result;
   result.parts.emplace_back(outputs(7));
-  EXPECT_GT(holders.bring(batch, variant, result), 0u);
+  EXPECT_GT(holders.bring(batch, variant, *fetched, result), 0u);
   EXPECT_TRUE(result.parts[0].ok());
   EXPECT_EQ(value(take(asked)), 7);
 }
@@ -129,7 +132,7 @@ TEST_F(InputsHeld, AWayThatIsCutIsRememberedUntilItIsThereAgain) {
   const std::string there = fmt::format("127.0.0.1:{}", port);
   Batch batch = batch_of(asked);
   batch.set_holders(0, there);
-  Holders one(ways_), other(ways_);
+  Holders one(ways_, keeper_), other(ways_, keeper_);
   const auto cut = one.fetch(batch, variant, monotonic_now());
   ASSERT_TRUE(cut.ok()) << cut.status();
   EXPECT_EQ(engine::absence_of(cut->parts[0].status), engine::Absence::kCut);
@@ -142,6 +145,114 @@ TEST_F(InputsHeld, AWayThatIsCutIsRememberedUntilItIsThereAgain) {
   while (!ways_.check(there).ok()) std::this_thread::yield();
   const auto fetched = other.fetch(batch, variant, monotonic_now());
   EXPECT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
+}
+
+// Two hosts: the first runs a stage, and the second one that reads what it gave.
+class StagesHeld : public InputsHeld {
+ protected:
+  StagesHeld() {
+    variant_.signature = signature();
+    EXPECT_TRUE(first_.keeper.listen("127.0.0.1", 0).ok());
+  }
+  struct Host {
+    explicit Host(Lookout& lookout) : ways({}, lookout, keeper) {}
+    Keeper keeper{{}};
+    Ways ways;
+    Holders holders{ways, keeper};
+  };
+  // Its reply: `y` of so much.
+  engine::ReplyPart run(Host& host, Asked& asked, float value) {
+    Batch batch = batch_of(asked);
+    batch.mutable_parts(0)->add_outputs("y");
+    const auto fetched = host.holders.fetch(batch, variant_, monotonic_now());
+    EXPECT_TRUE(fetched.ok() && fetched->parts[0].status.ok());
+    engine::BatchResult result;
+    result.parts.emplace_back(std::vector{numbers("y", {1, 1}, {value})});
+    moved_ = host.holders.bring(batch, variant_, *fetched, result);
+    EXPECT_TRUE(result.parts[0].ok()) << result.parts[0].status();
+    requests_.lost(1);  // so that the outputs are enough
+    return take(asked);
+  }
+  // A request of the stage that reads it.
+  Asked add_reader(const Tensor& from) {
+    auto variant = std::make_shared<engine::Variant>();
+    variant->signature = reader();
+    HeldRequests::Request request{.variant = std::move(variant)};
+    request.request.inputs = {from};
+    request.request.inputs[0].name = "x";
+    request.admitted.items = 1;
+    std::promise<engine::ReplyPart> promise;
+    auto reply = promise.get_future();
+    request.reply = [promise = std::move(promise)](engine::ReplyPart part) mutable {
+      promise.set_value(std::move(part));
+    };
+    const uint64_t key = requests_.next_key();
+    requests_.add(key, std::move(request), 1, [](auto, const auto&) {});
+    return {key, std::move(reply)};
+  }
+  static Signature reader() {
+    Signature made = signature();
+    made.inputs = {{.name = "x", .datatype = DataType::kFp32, .dims = {1}, .model_dims = {1}}};
+    return made;
+  }
+  Holders::Fetched fetch(const Asked& asked) {
+    engine::Variant variant{.model = "reader"};
+    variant.signature = reader();
+    return *second_.holders.fetch(batch_of(asked), variant, monotonic_now());
+  }
+
+  engine::Variant variant_{.model = "m"};
+  Host first_{lookout_}, second_{lookout_};
+  uint64_t moved_ = 0;
+};
+
+TEST_F(StagesHeld, WhatAStageGaveGoesFromWorkerToWorker) {
+  Asked asked = add(/*readers=*/1);
+  const engine::ReplyPart reply = run(first_, asked, 7);
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  EXPECT_EQ(moved_, 0u);
+  ASSERT_NE(reply.outputs.at(0).data.elsewhere, nullptr);
+  EXPECT_EQ(reply.outputs[0].data.elsewhere->holder, first_.keeper.address());
+  const Asked next = add_reader(reply.outputs[0]);
+  const Holders::Fetched fetched = fetch(next);
+  ASSERT_TRUE(fetched.parts[0].status.ok()) << fetched.parts[0].status;
+  float value = 0;
+  std::memcpy(&value, fetched.batch.requests[0].inputs[0].data.bytes.data(), sizeof(value));
+  EXPECT_EQ(value, 7);
+  EXPECT_EQ(first_.keeper.held(), 0u);
+  EXPECT_TRUE(absl::IsDataLoss(fetch(next).parts[0].status));  // another worker has it
+}
+
+TEST_F(StagesHeld, WhatWentWithItsWorkerIsLost) {
+  Asked asked = add(/*readers=*/1);
+  Tensor given;
+  {
+    Host gone(lookout_);
+    ASSERT_TRUE(gone.keeper.listen("127.0.0.1", 0).ok());
+    given = run(gone, asked, 7).outputs.at(0);
+  }
+  const Asked next = add_reader(given);
+  EXPECT_TRUE(absl::IsDataLoss(fetch(next).parts[0].status));
+  EXPECT_TRUE(absl::IsDataLoss(fetch(next).parts[0].status));
+  const auto lost = requests_.lose_inputs(next.key);
+  ASSERT_TRUE(lost.has_value());
+  const auto& from = *lost->request.inputs[0].data.elsewhere;
+  const auto* source = static_cast<const HeldRequests::Source*>(from.source.get());
+  EXPECT_EQ(from.name, "y");
+  EXPECT_EQ(source->request.readers, 0u);
+  EXPECT_EQ(source->request.inputs.size(), 2u);
+  EXPECT_FALSE(requests_.lose_inputs(next.key).has_value());
+}
+
+TEST_F(StagesHeld, WhatNobodyElseReadsIsBrought) {
+  Asked asked = add();
+  const Batch batch = batch_of(asked);
+  const auto fetched = first_.holders.fetch(batch, variant_, monotonic_now());
+  ASSERT_TRUE(fetched.ok() && fetched->parts[0].status.ok());
+  engine::BatchResult result;
+  result.parts.emplace_back(outputs(7));
+  EXPECT_GT(first_.holders.bring(batch, variant_, *fetched, result), 0u);
+  EXPECT_EQ(first_.keeper.held(), 0u);
 }
 
 }  // namespace

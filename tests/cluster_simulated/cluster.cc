@@ -19,13 +19,12 @@
 namespace fermata::simulated {
 namespace {
 
-constexpr uint16_t kPort = 7400;
+constexpr uint16_t kPort = 7400, kKeepsAt = 7420;
 constexpr uint32_t kSlots = 2;  // of a worker
 constexpr Duration kReady = Duration::seconds(2);
 // Beyond a deadline nobody waits longer.
 constexpr Duration kBeyond = Duration::millis(50);
 constexpr Duration kRestart = Duration::millis(100);  // by whoever looks after a process
-constexpr char kService[] = "m";
 
 std::vector<std::string> schedulers() {
   std::vector<std::string> all;
@@ -35,9 +34,10 @@ std::vector<std::string> schedulers() {
   return all;
 }
 
-engine::EngineOptions engine_options(const std::string& models) {
+engine::EngineOptions engine_options(const Cluster::Options& of) {
   engine::EngineOptions options;
-  options.repository = models;
+  options.repository = of.models;
+  options.services = of.services;
   options.workers.executor = engine::ExecutorKind::kEmulated;
   options.workers.isolation = engine::Isolation::kThread;
   return options;
@@ -82,7 +82,7 @@ void Cluster::start(uint32_t place) {
 void Cluster::run_scheduler() {
   const auto hosts = std::make_shared<cluster::Hosts>(
       cluster::Options{.host = "it", .port = kPort, .silence = options_.silence});
-  engine::EngineOptions options = engine_options(options_.models);
+  engine::EngineOptions options = engine_options(options_);
   options.inputs_elsewhere = true;
   options.workers.types = {engine::WorkerType{
       .name = "far", .count = kSlots * uint32_t{std::size(kWorkers)}, .remote = true}};
@@ -110,7 +110,9 @@ void Cluster::run_scheduler() {
 void Cluster::run_worker(uint32_t place) {
   cluster::Worker::Options options{.schedulers = schedulers(),
                                    .name = fmt::format("worker{}", place),
-                                   .engine = engine_options(options_.models)};
+                                   .host = Network::address(place),
+                                   .port = kKeepsAt,
+                                   .engine = engine_options(options_)};
   options.engine.workers.types = {engine::WorkerType{.name = "far", .count = kSlots}};
   const auto worker = *cluster::Worker::make(std::move(options), [](uint32_t) {});
   Place& at = places_[place];
@@ -128,10 +130,10 @@ void Cluster::run_frontend(uint32_t place) {
       .divisions = {schedulers()},
       .link = {.name = fmt::format("frontend{}", place), .silence = options_.silence},
       .host = Network::address(place),
-      .engine = engine_options(options_.models)};
+      .engine = engine_options(options_)};
   const auto frontend = *cluster::FrontendEngine::make(std::move(options));
   Random random(options_.seed, 100 * place + places_[place].started);
-  while (frontend->catalog()->find(kService) == nullptr) {
+  while (!frontend->catalog()->find(options_.service, "").ok()) {
     world_.sleep(world_.now() + Duration::millis(5));
   }
   const auto ended = [this] { return began_ != Time() && world_.now() > began_ + options_.asking; };
@@ -148,7 +150,7 @@ void Cluster::run_frontend(uint32_t place) {
     const uint64_t which = random.below(options_.timeouts.size() + options_.without_deadline);
     if (which < options_.timeouts.size()) asked.timeout = options_.timeouts[which];
     engine::InferRequest request;
-    request.service = kService;
+    request.service = options_.service;
     request.id = asked.id;
     request.arrival = frontend->now();
     request.timeout = asked.timeout;

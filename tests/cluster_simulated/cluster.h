@@ -10,6 +10,7 @@
 #include "cluster_simulated/faults.h"
 #include "cluster_simulated/network.h"
 #include "cluster_simulated/world.h"
+#include "engine/options.h"
 #include "engine/request.h"
 
 namespace fermata::simulated {
@@ -32,6 +33,8 @@ class Cluster {
  public:
   struct Options {
     std::string models, lock;
+    std::vector<engine::ServiceOptions> services;
+    std::string service = "m";  // that clients ask
     uint64_t seed = 0;
     double give_way = 0;  // how likely a thread does where it locks
     Duration silence = Duration::millis(300);

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
+#include <filesystem>
 #include <string>
 
 #include "cluster_simulated/apart.h"
@@ -27,12 +28,29 @@ uint64_t number(const char* variable, uint64_t otherwise) {
 
 class Simulated : public testing::Test {
  protected:
-  Simulated() { engine::write_emulated(folder_, "m", 8, 1, 5); }
+  Simulated() {
+    engine::write_emulated(folder_, "m", 8, 1, 5);
+    folder_.write("before/config.pbtxt",
+                  "max_batch_size: 8\ninput { name: \"x\" data_type: TYPE_FP32 dims: 2 }\n"
+                  "output { name: \"y\" data_type: TYPE_FP32 dims: 2 }\n");
+    std::filesystem::create_directories(folder_.path() / "before" / "1");
+    engine::write_emulated_profile(folder_, "before", 8, 1, 5);
+  }
 
   Cluster::Options options(uint64_t seed) const {
     Cluster::Options made{.models = folder_.path().string(), .seed = seed};
     made.lock = (folder_.path() / fmt::format("lock-{}", ::getpid())).string();
     made.give_way = seed % 2 == 0 ? 0 : 0.05;
+    return made;
+  }
+  // Of two stages: the second one's worker fetches from the first one's what that gave.
+  Cluster::Options of_stages(uint64_t seed) const {
+    Cluster::Options made = options(seed);
+    engine::PipelineOptions pipeline;
+    pipeline.stages = {{.name = "first", .service = "before"},
+                       {.name = "second", .service = "m", .inputs = {{"x", "first.y"}}}};
+    made.services = {{.name = "stages", .pipeline = std::move(pipeline)}};
+    made.service = "stages";
     return made;
   }
   // What `say` says of a cluster that this has befallen.
@@ -56,7 +74,8 @@ class Simulated : public testing::Test {
     return text;
   }
   Apart tried(uint64_t seed, const Faults& faults) const {
-    return simulate([this, seed] { return options(seed); }, faults, findings);
+    return simulate([this, seed] { return stages ? of_stages(seed) : options(seed); }, faults,
+                    findings);
   }
   // Without those that are not needed.
   Faults shrunk(uint64_t seed, Faults faults) const {
@@ -73,23 +92,32 @@ class Simulated : public testing::Test {
     for (const Fault& each : faults) text += each.text() + "\n";
     ADD_FAILURE() << text << tried(seed, faults).wait();
   }
+  // As many seeds as are asked for.
+  void storm() const {
+    const uint64_t first = number("FERMATA_FIRST_SEED", 0), seeds = number("FERMATA_SEEDS", 60);
+    const uint64_t most_found = number("FERMATA_FINDINGS", 3);
+    std::deque<std::pair<uint64_t, Apart>> running;
+    std::vector<uint64_t> found;
+    for (uint64_t seed = first; seed < first + seeds || !running.empty(); ++seed) {
+      if (seed < first + seeds) running.emplace_back(seed, tried(seed, faults_of(seed)));
+      if (running.size() < kAtOnce && seed + 1 < first + seeds) continue;
+      if (!running.front().second.wait().empty()) found.push_back(running.front().first);
+      running.pop_front();
+      if (found.size() >= most_found) seed = first + seeds;
+    }
+    for (const uint64_t seed : found) report(seed);
+  }
+
+  bool stages = false;  // what is tried
 
   engine::TemporaryFolder folder_;
 };
 
-TEST_F(Simulated, EveryRequestEndsOnceAndInTimeWhateverBefalls) {
-  const uint64_t first = number("FERMATA_FIRST_SEED", 0), seeds = number("FERMATA_SEEDS", 60);
-  const uint64_t most_found = number("FERMATA_FINDINGS", 3);
-  std::deque<std::pair<uint64_t, Apart>> running;
-  std::vector<uint64_t> found;
-  for (uint64_t seed = first; seed < first + seeds || !running.empty(); ++seed) {
-    if (seed < first + seeds) running.emplace_back(seed, tried(seed, faults_of(seed)));
-    if (running.size() < kAtOnce && seed + 1 < first + seeds) continue;
-    if (!running.front().second.wait().empty()) found.push_back(running.front().first);
-    running.pop_front();
-    if (found.size() >= most_found) seed = first + seeds;
-  }
-  for (const uint64_t seed : found) report(seed);
+TEST_F(Simulated, EveryRequestEndsOnceAndInTimeWhateverBefalls) { storm(); }
+
+TEST_F(Simulated, SoDoThoseOfSeveralStages) {
+  stages = true;
+  storm();
 }
 
 // Each found a fault once.
@@ -135,6 +163,34 @@ TEST_F(Simulated, ARequestThatTwoHostsDiedOfRunsOnAThird) {
                             .from = Duration::micros(1500'500 + 100 * static_cast<int64_t>(seed)),
                             .length = Duration::millis(100)}};
     EXPECT_EQ(tried(seed, faults).wait(), "") << "seed " << seed;
+  }
+}
+
+// With a worker goes what it kept of first stages; these run again.
+TEST_F(Simulated, NothingOfSeveralStagesIsLostWithAWorker) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Faults faults;
+    for (int64_t i = 0; i < 3; ++i) {
+      faults.push_back({.kind = Fault::kDies,
+                        .place = kWorkers[i],
+                        .from = Duration::millis(500 + 1000 * i + 7 * static_cast<int64_t>(seed)),
+                        .length = Duration::millis(200)});
+    }
+    const auto made = [&] {
+      Cluster::Options made = of_stages(seed);
+      made.timeouts = {Duration::seconds(2)};
+      made.without_deadline = false;
+      made.requests_per_second = 100;
+      return made;
+    };
+    const auto lost = [](Cluster& cluster) {
+      std::string text = findings(cluster);
+      for (const Asked& each : cluster.asked()) {
+        if (!each.status.ok()) text += each.status.ToString() + "\n";
+      }
+      return text;
+    };
+    EXPECT_EQ(simulate(made, faults, lost).wait(), "") << "seed " << seed;
   }
 }
 

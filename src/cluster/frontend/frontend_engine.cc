@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "cluster/wire/announced.h"
 #include "cluster/wire/random_number.h"
 #include "cluster/wire/replies.h"
 #include "engine/deadline.h"
@@ -91,6 +92,14 @@ FrontendEngine::FrontendEngine(Options options)
               .workers = options_.engine.workers.count(),
               .ahead_bytes = engine::ahead_of_models(options_.engine.limits)},
              options_.engine.operator_threads),
+      reruns_({.next_id = [this] { return JobId(requests_.next_key()); },
+               .submit =
+                   [this](JobId id, engine::InferRequest request, engine::Reply reply) {
+                     submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
+                   },
+               .cancel = [this](JobId id) { cancel(id); },
+               .go_on = [this](JobId id,
+                               HeldRequests::Request request) { go_on(id, std::move(request)); }}),
       requests_(random_number() >> 2),
       holder_(requests_, options_.link.tls) {}
 
@@ -101,13 +110,7 @@ absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options opt
   FERMATA_CHECK(!own.divisions.empty() && own.divisions.size() <= kMostDivisions);
   ASSIGN_OR_RETURN(made->models_, FrontendModels::make(own.engine.services, made->registry_));
   RETURN_IF_ERROR(made->holder_.listen(own.host, own.port));
-  const bool everywhere = own.host == "0.0.0.0" || own.host == "::";
-  const bool is_ipv6 = own.host.find(':') != std::string::npos;
-  made->connect(fmt::format("{}:{}",
-                            everywhere ? ""
-                            : is_ipv6  ? "[" + own.host + "]"
-                                       : own.host,
-                            made->port()));
+  made->connect(announced(own.host, made->port()));
   FrontendEngine* self = made.get();
   made->timer_ = std::make_unique<engine::Periodic>(kLook, [self] { self->look(); });
   return made;
@@ -232,6 +235,14 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   });
 }
 
+// They were not counted where they were before.
+void FrontendEngine::go_on(JobId id, HeldRequests::Request request) {
+  (void)request.bytes.grow_to(sent_bytes(request.request));
+  const uint64_t session = link(request.division).session();
+  requests_.add(id.value(), std::move(request), session,
+                [&](uint64_t key, const auto& of) { ask(session, key, of); });
+}
+
 void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Request& request) {
   link(request.division).say(session, [&](Asked& asked) {
     Submit& submit = *asked.add_submits();
@@ -242,7 +253,7 @@ void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Req
 }
 
 void FrontendEngine::cancel(JobId job) {
-  if (trees_.cancel(job)) return;
+  if (trees_.cancel(job) || reruns_.cancel(job)) return;
   if (const auto division = requests_.cancel(job.value())) give_up(job.value(), *division);
 }
 
@@ -265,6 +276,12 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
     if (!reply.ok()) {
       reply = engine::ReplyPart{.status = internal("{}", message(reply.status())),
                                 .why = {.outcome = engine::Outcome::kFailed}};
+    }
+    if (absl::IsDataLoss(reply->status)) {
+      if (auto request = requests_.lose_inputs(each.key())) {
+        reruns_.begin(JobId(each.key()), *std::move(request));
+        continue;
+      }
     }
     HeldAnswers::Subsets answered_by(each.answered_by().begin(), each.answered_by().end());
     requests_.told(each.key(), {*std::move(reply), std::move(answered_by)}, now);

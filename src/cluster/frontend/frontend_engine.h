@@ -13,6 +13,7 @@
 #include "cluster/frontend/held_requests.h"
 #include "cluster/frontend/input_holder.h"
 #include "cluster/frontend/scheduler_link.h"
+#include "cluster/frontend/stage_reruns.h"
 #include "cluster/wire/offered.h"
 #include "engine/engine.h"
 #include "engine/host/registry.h"
@@ -76,6 +77,8 @@ class FrontendEngine : public engine::Engine {
                                engine::Reply reply);
   void told(uint32_t division, const Told& told);
   void offered(uint32_t division, Offer offer);
+  // One whose inputs have come again.
+  void go_on(JobId id, HeldRequests::Request request);
   void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
   void give_up(uint64_t key, uint32_t division);
   void look();
@@ -90,6 +93,7 @@ class FrontendEngine : public engine::Engine {
   engine::Published<engine::Routes> routes_;
   engine::Published<Offer> offer_;
   engine::Trees trees_;  // the last replies come to it
+  StageReruns reruns_;
   HeldRequests requests_;
   InputHolder holder_;
   std::vector<std::unique_ptr<OfDivision>> divisions_;

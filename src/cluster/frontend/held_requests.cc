@@ -99,6 +99,7 @@ absl::StatusOr<HeldRequests::Wanted> HeldRequests::fetch(const Items& of) {
   }
   const Request& request = held->of;
   Wanted wanted{request.request.inputs, request.request.parameters};  // which nothing changes
+  if (may_stay(request, of)) wanted.readers = request.request.readers;
   if (request.ensemble != nullptr) {
     ASSIGN_OR_RETURN(const uint32_t model, base_model(request, of.model));
     wanted.numbers = request.ensemble->model->width();
@@ -112,6 +113,12 @@ absl::StatusOr<HeldRequests::Wanted> HeldRequests::fetch(const Items& of) {
     tensor.shape[0] = of.items;
   }
   return wanted;
+}
+
+// Whether a worker may keep what it gives of these items. Parts would have to be joined.
+bool HeldRequests::may_stay(const Request& request, const Items& of) {
+  return request.request.readers > 0 && request.ensemble == nullptr &&
+         (!request.variant->signature.batches || of.items == request.admitted.items);
 }
 
 absl::Status HeldRequests::put(Held& held, const Items& of, std::vector<Tensor> outputs) {
@@ -134,7 +141,13 @@ static absl::StatusOr<std::vector<Tensor>> read_given(const HeldRequests::Reques
     return internal("{} items from {} on, of {}", of.items, of.first, all);
   }
   if (request.ensemble == nullptr) {
-    return read({request.request.inputs, request.request.outputs, request.variant->signature});
+    auto outputs =
+        read({request.request.inputs, request.request.outputs, request.variant->signature});
+    const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
+    if (outputs.ok() && request.request.readers == 0 && absl::c_any_of(*outputs, is_kept)) {
+      return internal("it keeps outputs that it has to bring");
+    }
+    return outputs;
   }
   RETURN_IF_ERROR(model.status());
   return read({request.request.inputs, request.ensemble->outputs[*model],
@@ -297,6 +310,7 @@ void HeldRequests::answer(Held& held) {
     auto joined = held.answers.join(word.answered_by);
     if (joined.ok()) {
       reply.outputs = *std::move(joined);
+      note_source(held.of, reply.outputs);
     } else {
       reply.status = joined.status();
       reply.why.outcome = engine::Outcome::kFailed;
@@ -304,6 +318,32 @@ void HeldRequests::answer(Held& held) {
   }
   held.of.bytes = HeldBytes();
   held.of.reply(std::move(reply));
+}
+
+void HeldRequests::note_source(Request& request, std::vector<Tensor>& outputs) {
+  std::shared_ptr<Source> source;
+  for (Tensor& output : outputs) {
+    if (output.data.elsewhere == nullptr) continue;
+    if (source == nullptr) {
+      source = std::make_shared<Source>(Source{request.request, std::move(request.bytes)});
+      source->request.readers = 0;  // next time it comes here
+    }
+    auto kept = std::make_shared<KeptElsewhere>(*output.data.elsewhere);
+    kept->source = source;
+    output.data.elsewhere = std::move(kept);
+  }
+}
+
+std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
+  Shard& of = shard(key);
+  const std::lock_guard lock(of.mutex);
+  const auto it = of.held.find(key);
+  if (it == of.held.end()) return {};
+  const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
+  if (!absl::c_any_of(it->second->of.request.inputs, is_kept)) return {};
+  std::optional<Request> request = std::move(it->second->of);
+  of.held.erase(it);
+  return request;
 }
 
 void HeldRequests::refuse(Held& held, absl::Status why, engine::Outcome outcome) {

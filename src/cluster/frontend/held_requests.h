@@ -38,6 +38,11 @@ class HeldRequests {
     uint32_t division = 0;  // of models: whose scheduler is asked
     std::string asked_as;   // there; empty: by the name of its service
   };
+  // What gives outputs again that a worker keeps (KeptElsewhere::source).
+  struct Source {
+    engine::InferRequest request;
+    HeldBytes bytes;
+  };
   // Numbers of requests begin anywhere, so that those of an earlier process are nobody's.
   explicit HeldRequests(uint64_t first) : next_(first) {}
 
@@ -54,7 +59,7 @@ class HeldRequests {
   struct Wanted {
     std::vector<Tensor> inputs;
     std::string parameters;
-    uint32_t numbers = 0;  // as Given has it
+    uint32_t numbers = 0, readers = 0;  // as Given has them
   };
   // Of a request, for the model that the worker runs.
   struct Items {
@@ -85,6 +90,9 @@ class HeldRequests {
     HeldAnswers::Subsets answered_by;
   };
   void told(uint64_t key, Word word, Time now);
+  // Of a request that its scheduler has ended since inputs of it have gone with the worker that
+  // kept them: it is no longer held here, and nobody has replied. Nothing: it is no such request.
+  std::optional<Request> lose_inputs(uint64_t key);
   // Of which division it was; none: it has ended.
   std::optional<uint32_t> cancel(uint64_t key);
 
@@ -134,8 +142,10 @@ class HeldRequests {
   static absl::StatusOr<uint32_t> base_model(const Request& request, const std::string& model);
   // Puts them into what is held; not OK: they are nothing that a worker has to give.
   static absl::Status put(Held& held, const Items& of, std::vector<Tensor> outputs);
+  static bool may_stay(const Request& request, const Items& of);
   // What has left the table.
   static void answer(Held& held);
+  static void note_source(Request& request, std::vector<Tensor>& outputs);
   static void refuse(Held& held, absl::Status why, engine::Outcome outcome);
 
   std::atomic<uint64_t> next_;

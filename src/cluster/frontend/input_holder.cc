@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "cluster/wire/announced.h"
 #include "cluster/wire/messages.h"
 #include "cluster/wire/tensor_reader.h"
 
@@ -45,19 +46,20 @@ absl::Status InputHolder::listen(const std::string& host, uint16_t port) {
       if (over_) return channel->cut();
       channels_.push_back(channel);
     }
-    const absl::Status over = serve(*channel);
+    const std::string& keeps = first.message.attach().keeps();
+    const absl::Status over = serve(*channel, keeps.empty() ? "" : found_at(keeps, *channel));
     if (!absl::IsUnavailable(over)) spdlog::error("a worker said: {}", message(over));
     channel->cut();
   });
 }
 
-absl::Status InputHolder::serve(Channel& channel) {
+absl::Status InputHolder::serve(Channel& channel, const std::string& keeper) {
   while (true) {
     ASSIGN_OR_RETURN(const Frame frame, channel.receive());
     if (frame.message.has_fetch()) {
       RETURN_IF_ERROR(send_inputs(channel, frame.message.fetch()));
     } else {
-      RETURN_IF_ERROR(take_outputs(frame));
+      RETURN_IF_ERROR(take_outputs(frame, keeper));
     }
   }
 }
@@ -75,6 +77,7 @@ absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
     }
     given.set_parameters(wanted->parameters);
     given.set_numbers(wanted->numbers);
+    given.set_readers(wanted->readers);
     for (const Tensor& tensor : wanted->inputs) out.add(tensor, *given.add_tensors());
   }
   RETURN_IF_ERROR(out.check());
@@ -84,14 +87,14 @@ absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
   return absl::OkStatus();
 }
 
-absl::Status InputHolder::take_outputs(const Frame& frame) {
+absl::Status InputHolder::take_outputs(const Frame& frame, const std::string& keeper) {
   if (!frame.message.has_outputs()) return invalid("a message that is no worker's");
   const Outputs& outputs = frame.message.outputs();
   const HeldRequests::Ran ran{
       outputs.batch_items(),
       Duration::nanos(static_cast<int64_t>(std::min(outputs.run_nanos(), kLongestNanos))),
       monotonic_now()};
-  TensorReader tensors(frame);
+  TensorReader tensors(frame, keeper);
   for (const Answered& answered : outputs.answered()) {
     const Piece& piece = answered.piece();
     TensorReader own = tensors;  // the next one's begin behind them, whatever is read of these

@@ -23,9 +23,10 @@ class InputHolder {
   std::map<std::string, uint64_t> refused() const { return listener_.refused(); }
 
  private:
-  absl::Status serve(Channel& channel);
+  // `keeper`: where that worker gives what it keeps; empty: it keeps nothing.
+  absl::Status serve(Channel& channel, const std::string& keeper);
   absl::Status send_inputs(Channel& channel, const Fetch& fetch);
-  absl::Status take_outputs(const Frame& frame);
+  absl::Status take_outputs(const Frame& frame, const std::string& keeper);
 
   HeldRequests& requests_;
   std::mutex mutex_;

@@ -8,8 +8,8 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "base/status.h"
+#include "cluster/wire/announced.h"
 #include "cluster/wire/beats.h"
 #include "cluster/wire/offered.h"
 #include "cluster/wire/replies.h"
@@ -22,13 +22,6 @@ constexpr int64_t kMostNanos = int64_t{1} << 60;          // what is believed of
 // Of what is asked at a time; no tensor is in it.
 constexpr FrameLimits kAskedLimits{64u << 20, 0};
 
-// A frontend that listens everywhere is where it connects from.
-std::string address_of(const FrontendHello& hello, const Channel& channel) {
-  if (!absl::StartsWith(hello.address(), ":")) return hello.address();
-  const std::string peer = channel.peer();
-  return peer.substr(0, peer.rfind(':')) + hello.address();
-}
-
 }  // namespace
 
 FrontendPeer::FrontendPeer(engine::Engine& engine, const FrontendHello& hello,
@@ -36,7 +29,7 @@ FrontendPeer::FrontendPeer(engine::Engine& engine, const FrontendHello& hello,
     : engine_(engine),
       asked_of_(dynamic_cast<engine::ForFrontends&>(engine)),
       name_(hello.name()),
-      address_(std::make_shared<const std::string>(address_of(hello, channel))),
+      address_(std::make_shared<const std::string>(found_at(hello.address(), channel))),
       session_(session) {}
 
 absl::Status FrontendPeer::beat(const std::shared_ptr<Channel>& channel, Duration silence) {

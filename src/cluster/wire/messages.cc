@@ -24,7 +24,7 @@ absl::Status check_output(const Tensor& tensor, const TensorSpec& spec, bool bat
                           uint32_t items) {
   const auto wrong = [&](std::string_view what) {
     return invalid("output '{}': {}, shape {} of {} in {} bytes", tensor.name, what,
-                   to_string(tensor.shape), name(tensor.datatype), tensor.data.bytes.size());
+                   to_string(tensor.shape), name(tensor.datatype), tensor.data.size());
   };
   if (tensor.datatype != spec.datatype) return wrong("another datatype");
   if (batches && (tensor.shape.empty() || tensor.shape[0] != items)) return wrong("not by items");
@@ -46,7 +46,7 @@ absl::Status check_output(const Tensor& tensor, const TensorSpec& spec, bool bat
   }
   uint64_t bytes = 0;
   if (__builtin_mul_overflow(elements, element_size(spec.datatype), &bytes) ||
-      bytes != tensor.data.bytes.size()) {
+      bytes != tensor.data.size()) {
     return wrong("another size");
   }
   return absl::OkStatus();
@@ -115,10 +115,21 @@ absl::StatusOr<std::vector<Tensor>> read_outputs(const TensorHeads& heads,
   return outputs;
 }
 
+void write_kept(const KeptElsewhere& from, Kept& to) {
+  to.set_holder(from.holder);
+  to.set_key(from.key);
+  to.set_first(from.first);
+  to.set_bytes(from.size);
+}
+
 void Outgoing::add(const Tensor& tensor, TensorHead& head) {
   head.set_name(tensor.name);
   head.set_datatype(static_cast<uint32_t>(tensor.datatype));
   for (const int64_t dim : tensor.shape) head.add_shape(dim);
+  if (tensor.data.elsewhere != nullptr) {
+    write_kept(*tensor.data.elsewhere, *head.mutable_kept());
+    return;
+  }
   head.set_bytes(tensor.data.bytes.size());
   payload.push_back(tensor.data.bytes);
   kept.push_back(tensor.data);

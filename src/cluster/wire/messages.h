@@ -13,6 +13,8 @@
 
 namespace fermata::cluster {
 
+void write_kept(const KeptElsewhere& from, Kept& to);
+
 // What is sent, with the bytes of its tensors, which `kept` keeps alive.
 struct Outgoing {
   Message message;

@@ -1,6 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/status.h"
@@ -13,6 +17,9 @@ namespace fermata::cluster {
 class TensorReader {
  public:
   explicit TensorReader(const Frame& frame) : frame_(frame) {}
+  // Of which some may be with workers that keep them: without an address, with the one at `keeper`.
+  TensorReader(const Frame& frame, std::string keeper)
+      : frame_(frame), keeper_(std::move(keeper)) {}
 
   absl::StatusOr<Tensor> next(const TensorHead& head) {
     if (head.datatype() > static_cast<uint32_t>(DataType::kBytes)) {
@@ -23,6 +30,7 @@ class TensorReader {
       return invalid("tensor '{}': {} dimensions, expected at most {}", head.name(),
                      head.shape_size(), kMostRank);
     }
+    if (head.has_kept()) return kept(head);
     if (head.bytes() > frame_.bytes - at_) {
       return invalid("tensor '{}': {} bytes, and {} of the frame are left", head.name(),
                      head.bytes(), frame_.bytes - at_);
@@ -42,7 +50,25 @@ class TensorReader {
 
  private:
   static constexpr int kMostRank = 64;
+
+  // Of texts nobody could say here whether they are sound.
+  absl::StatusOr<Tensor> kept(const TensorHead& head) const {
+    const Kept& from = head.kept();
+    std::string holder = from.holder().empty() ? keeper_.value_or("") : from.holder();
+    if (!keeper_ || holder.empty() || static_cast<DataType>(head.datatype()) == DataType::kBytes) {
+      return invalid("tensor '{}' is with another worker", head.name());
+    }
+    Tensor tensor{head.name(),
+                  static_cast<DataType>(head.datatype()),
+                  Shape(head.shape().begin(), head.shape().end()),
+                  {}};
+    tensor.data.elsewhere = std::make_shared<KeptElsewhere>(
+        KeptElsewhere{std::move(holder), from.key(), from.first(), from.bytes(), head.name(), {}});
+    return tensor;
+  }
+
   const Frame& frame_;
+  const std::optional<std::string> keeper_ = {};
   uint64_t at_ = 0;
 };
 

@@ -16,6 +16,8 @@ namespace {
 constexpr Duration kAnswers = Duration::millis(500), kGives = Duration::seconds(4);
 constexpr Duration kBrings = Duration::seconds(5);
 constexpr Duration kLeast = Duration::millis(25);
+// What stages gave: those after it have deadlines of their own, of which nothing is known here.
+constexpr Duration kKeptLeast = Duration::seconds(5), kKept = Duration::seconds(30);
 
 absl::Status cut_off(const std::string& address, const absl::Status& why) {
   return engine::absent(engine::Absence::kCut,
@@ -83,18 +85,13 @@ absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& addres
 }
 
 // A connection that was kept may have ended long ago: then by a new one, once.
-void Holders::ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
-                  Asked& asked) {
-  Message text;
-  for (const int at : asked.parts) {
-    write_piece(batch.parts(at), variant, *text.mutable_fetch()->add_pieces());
-  }
+void Holders::ask(const Message& text, const std::string& address, Duration limit, Asked& asked) {
   for (int attempt = 0; attempt < 2; ++attempt) {
-    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address, patience(batch));
+    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address, limit);
     asked.failed = channel.status();
     if (!channel.ok()) return;
     asked.channel = *std::move(channel);
-    asked.channel->expect_by(monotonic_now() + patience(batch));
+    asked.channel->expect_by(monotonic_now() + limit);
     asked.failed = asked.channel->send(text);
     asked.channel->expect_by(Time::infinite());
     if (asked.failed.ok()) return;
@@ -102,30 +99,36 @@ void Holders::ask(const Batch& batch, const engine::Variant& variant, const std:
   }
 }
 
-void Holders::receive(const Batch& batch, const Signature& signature, const Asked& asked,
-                      Fetched& to, std::vector<engine::InferRequest>& requests) {
-  const std::string& address =
-      batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
+// Where none comes, the way there is lost.
+absl::StatusOr<Frame> Holders::answer(const Asked& asked, const std::string& address,
+                                      Duration limit, int given) {
   const auto receive_frame = [&]() -> absl::StatusOr<Frame> {
     RETURN_IF_ERROR(asked.failed);
-    asked.channel->expect_pieces(patience(batch), monotonic_now() + kGives);
+    asked.channel->expect_pieces(limit, monotonic_now() + kGives);
     absl::StatusOr<Frame> frame = asked.channel->receive();
     asked.channel->expect_pieces(Duration(), Time::infinite());
     return frame;
   };
   absl::StatusOr<Frame> frame = receive_frame();
-  if (frame.ok() && frame->message.inputs().given_size() != static_cast<int>(asked.parts.size())) {
-    frame = invalid("inputs of {} parts, expected {}", frame->message.inputs().given_size(),
-                    asked.parts.size());
+  if (frame.ok() && frame->message.inputs().given_size() != given) {
+    frame = invalid("{} inputs, expected {}", frame->message.inputs().given_size(), given);
   }
+  if (!frame.ok()) lost(address, frame.status());
+  return frame;
+}
+
+void Holders::receive(const Batch& batch, const Signature& signature, const Asked& asked,
+                      Fetched& to, std::vector<engine::InferRequest>& requests) {
+  const std::string& address =
+      batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
+  const auto frame = answer(asked, address, patience(batch), static_cast<int>(asked.parts.size()));
   if (!frame.ok()) {
-    lost(address, frame.status());
     for (const int at : asked.parts)
       to.parts[static_cast<size_t>(at)].status = cut_off(address, frame.status());
     return;
   }
   to.bytes += frame->bytes;
-  TensorReader tensors(*frame);
+  TensorReader tensors(*frame, "");
   for (size_t i = 0; i < asked.parts.size(); ++i) {
     const auto at = static_cast<size_t>(asked.parts[i]);
     const Given& given = frame->message.inputs().given(static_cast<int>(i));
@@ -136,9 +139,68 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
     }
     auto request = read_inputs(batch.parts(asked.parts[i]), given.tensors(), given.parameters(),
                                signature, tensors);
-    to.parts[at] = {request.status(), given.numbers()};
+    to.parts[at] = {request.status(), given.numbers(), given.readers()};
     if (request.ok()) requests[at] = *std::move(request);
   }
+}
+
+void Holders::fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferRequest>& requests) {
+  std::map<std::string, std::vector<Payload*>> wanted;  // by who keeps it
+  for (engine::InferRequest& request : requests) {
+    for (Tensor& tensor : request.inputs) {
+      if (tensor.data.elsewhere == nullptr) continue;
+      Kept what;
+      write_kept(*tensor.data.elsewhere, what);
+      if (auto own = keeper_.give(what); own.ok()) {
+        tensor.data = *std::move(own);
+      } else {
+        wanted[what.holder()].push_back(&tensor.data);
+      }
+    }
+  }
+  absl::Status gone;
+  const Duration each = limit / static_cast<int64_t>(std::max<size_t>(wanted.size(), 1));
+  for (const auto& [address, from] : wanted) {
+    if (absl::Status got = fetch_from(address, each, from, to.bytes); !got.ok()) {
+      gone = error(absl::StatusCode::kDataLoss, "what an earlier stage gave has gone with {}: {}",
+                   address, message(got));
+    }
+  }
+  if (gone.ok()) return;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    for (const Tensor& tensor : requests[i].inputs) {
+      if (tensor.data.elsewhere != nullptr) to.parts[i].status = gone;
+    }
+  }
+}
+
+absl::Status Holders::fetch_from(const std::string& address, Duration limit,
+                                 const std::vector<Payload*>& wanted, uint64_t& bytes) {
+  Message text;
+  for (const Payload* each : wanted) {
+    write_kept(*each->elsewhere, *text.mutable_fetch()->add_kept());
+  }
+  Asked asked;
+  ask(text, address, limit, asked);
+  ASSIGN_OR_RETURN(const Frame frame,
+                   answer(asked, address, limit, static_cast<int>(wanted.size())));
+  bytes += frame.bytes;
+  TensorReader tensors(frame);
+  absl::Status failed;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const Given& given = frame.message.inputs().given(static_cast<int>(i));
+    if (given.code() != 0) {
+      failed = not_found("{}", given.why());
+      continue;
+    }
+    if (given.tensors_size() != 1) return invalid("{} tensors, expected 1", given.tensors_size());
+    ASSIGN_OR_RETURN(const Tensor tensor, tensors.next(given.tensors(0)));
+    if (tensor.data.bytes.size() != wanted[i]->size()) {
+      return invalid("{} bytes, expected {}", tensor.data.bytes.size(), wanted[i]->size());
+    }
+    *wanted[i] = tensor.data;
+  }
+  return failed;
 }
 
 absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine::Variant& variant,
@@ -157,11 +219,17 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
   std::vector<engine::InferRequest> requests(parts);
   if (!fetching(true)) return error(absl::StatusCode::kUnavailable, "the worker stops");
   for (size_t h = 0; h < holders; ++h) {
-    if (!asked[h].parts.empty()) ask(batch, variant, batch.holders(static_cast<int>(h)), asked[h]);
+    if (asked[h].parts.empty()) continue;
+    Message text;
+    for (const int at : asked[h].parts) {
+      write_piece(batch.parts(at), variant, *text.mutable_fetch()->add_pieces());
+    }
+    ask(text, batch.holders(static_cast<int>(h)), patience(batch), asked[h]);
   }
   for (const Asked& each : asked) {
     if (!each.parts.empty()) receive(batch, variant.signature, each, fetched, requests);
   }
+  fetch_kept(patience(batch) / 2, fetched, requests);
   fetching(false);
   ReceivedBatch& received = fetched.batch;
   received.number = batch.number();
@@ -176,7 +244,20 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
   return fetched;
 }
 
-uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant,
+bool Holders::keep(const Part& part, uint32_t readers, const Tensor& tensor, TensorHead& head) {
+  const Duration left = Duration::nanos(static_cast<int64_t>(part.left_nanos()));
+  const Duration as_long = left > Duration() ? std::max(left * 2, kKeptLeast) : kKept;
+  const Time until = monotonic_now() + as_long;
+  const std::optional<uint64_t> key = keeper_.keep(tensor.data.bytes, readers, until);
+  if (!key) return false;
+  Tensor kept{tensor.name, tensor.datatype, tensor.shape, {}};
+  kept.data.elsewhere = std::make_shared<KeptElsewhere>(
+      KeptElsewhere{{}, *key, 0, tensor.data.bytes.size(), tensor.name, {}});
+  Outgoing().add(kept, head);
+  return true;
+}
+
+uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant, const Fetched& fetched,
                         engine::BatchResult& result) {
   uint64_t moved = 0;
   uint32_t items = 0;
@@ -193,7 +274,11 @@ uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant,
       if (part.holder() != static_cast<uint32_t>(h) + 1 || !outputs.ok()) continue;
       Answered& answered = *out.message.mutable_outputs()->add_answered();
       write_piece(part, variant, *answered.mutable_piece());
-      for (const Tensor& tensor : *outputs) out.add(tensor, *answered.add_tensors());
+      const uint32_t readers = fetched.parts[static_cast<size_t>(i)].readers;
+      for (const Tensor& tensor : *outputs) {
+        TensorHead& head = *answered.add_tensors();
+        if (readers == 0 || !keep(part, readers, tensor, head)) out.add(tensor, head);
+      }
       brought.push_back(static_cast<size_t>(i));
     }
     if (brought.empty()) continue;

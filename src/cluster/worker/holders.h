@@ -8,6 +8,7 @@
 
 #include "cluster/wire/channel.h"
 #include "cluster/wire/messages.h"
+#include "cluster/worker/keeper.h"
 #include "cluster/worker/ways.h"
 #include "engine/catalog.h"
 
@@ -17,24 +18,27 @@ namespace fermata::cluster {
 // outputs back, so that neither passes the scheduler. One thread at a time, but for end().
 class Holders {
  public:
-  explicit Holders(Ways& ways) : ways_(ways) {}
+  Holders(Ways& ways, Keeper& keeper) : ways_(ways), keeper_(keeper) {}
 
   // A batch as far as its inputs have come: `batch.run` has those parts, in order.
   struct Fetched {
     struct Part {
-      absl::Status status;   // not OK: it is not in the batch
-      uint32_t numbers = 0;  // as Given has it
+      absl::Status status;                // not OK: it is not in the batch
+      uint32_t numbers = 0, readers = 0;  // as Given has them
     };
     ReceivedBatch batch;
     std::vector<Part> parts;  // of the message, each
     uint64_t bytes = 0;
   };
   // Blocks for at most some seconds, and where nothing comes from a frontend for half of what the
-  // tightest part has left. INVALID_ARGUMENT where the message makes no sense.
+  // tightest part has left; from another worker that keeps inputs, half as long again. DATA_LOSS of
+  // a part whose inputs that one has no more. INVALID_ARGUMENT where the message makes no sense.
   absl::StatusOr<Fetched> fetch(const Batch& batch, const engine::Variant& variant, Time now);
   // The outputs of a batch whose results are those of all parts of the message go to the holders,
-  // and leave `result`. A part whose outputs cannot be brought fails. Their bytes.
-  uint64_t bring(const Batch& batch, const engine::Variant& variant, engine::BatchResult& result);
+  // but for those that are kept here for others, and leave `result`. A part whose outputs cannot be
+  // brought fails. The bytes that went.
+  uint64_t bring(const Batch& batch, const engine::Variant& variant, const Fetched& fetched,
+                 engine::BatchResult& result);
   // No more inputs are fetched; outputs of what runs are brought still, soon. Any thread.
   void end();
 
@@ -48,12 +52,19 @@ class Holders {
   bool drop(const std::string& address);  // its connection; false: no more is fetched
   void lost(const std::string& address, const absl::Status& why);
   bool fetching(bool is_so);  // false: no more
-  void ask(const Batch& batch, const engine::Variant& variant, const std::string& address,
-           Asked& asked);
+  void ask(const Message& text, const std::string& address, Duration limit, Asked& asked);
+  absl::StatusOr<Frame> answer(const Asked& asked, const std::string& address, Duration limit,
+                               int given);
   void receive(const Batch& batch, const Signature& signature, const Asked& asked, Fetched& to,
                std::vector<engine::InferRequest>& requests);
+  // What of it other workers keep.
+  void fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferRequest>& requests);
+  absl::Status fetch_from(const std::string& address, Duration limit,
+                          const std::vector<Payload*>& wanted, uint64_t& bytes);
+  bool keep(const Part& part, uint32_t readers, const Tensor& tensor, TensorHead& head);
 
   Ways& ways_;
+  Keeper& keeper_;
   std::mutex mutex_;
   bool over_ = false, fetching_ = false;
   std::map<std::string, std::shared_ptr<Channel>> links_;  // by address

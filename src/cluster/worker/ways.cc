@@ -41,7 +41,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Ways::connect(const std::string& addres
   lookout_.over(channel);
   RETURN_IF_ERROR(Tcp::secure(*channel, tls_, false));
   Message greeting;
-  greeting.mutable_attach();
+  greeting.mutable_attach()->set_keeps(keeper_.address());
   RETURN_IF_ERROR(channel->send(greeting));
   channel->expect_by(Time::infinite());
   return channel;
@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<Channel>> Ways::connect(const std::string& addres
 void Ways::lost(const std::string& address, const absl::Status& why) {
   const std::lock_guard lock(mutex_);
   if (over_ || !cut_.try_emplace(address, Cut{why, monotonic_now()}).second) return;
-  spdlog::error("the frontend at {} cannot be reached: {}", address, message(why));
+  spdlog::error("{} cannot be reached: {}", address, message(why));
   if (!timer_) timer_.emplace(kLooks, [this] { look(); });
 }
 
@@ -65,7 +65,7 @@ void Ways::look() {
     const std::lock_guard lock(mutex_);
     probing_ = nullptr;
     if (over_) return;
-    if (there) spdlog::info("the frontend at {} can be reached again", address);
+    if (there) spdlog::info("{} can be reached again", address);
     const auto it = cut_.find(address);
     if (there || monotonic_now() - it->second.asked > kForgotten) cut_.erase(it);
   }

@@ -11,16 +11,19 @@
 #include "cluster/options.h"
 #include "cluster/wire/channel.h"
 #include "cluster/wire/lookout.h"
+#include "cluster/worker/keeper.h"
 #include "engine/threads/periodic.h"
 
 namespace fermata::cluster {
 
-// The ways from a worker's host to frontends. One that is cut is remembered, and looked for beside
-// what runs until it is there again, so that none of the host's workers waits for it meanwhile.
-// Thread-safe.
+// The ways from a worker's host to frontends, and to other workers that keep what it reads. One
+// that is cut is remembered, and looked for beside what runs until it is there again, so that none
+// of the host's workers waits for it meanwhile. Thread-safe.
 class Ways {
  public:
-  Ways(TlsFiles tls, Lookout& lookout) : tls_(std::move(tls)), lookout_(lookout) {}
+  // `keeper`: of this host, which frontends are told of.
+  Ways(TlsFiles tls, Lookout& lookout, const Keeper& keeper)
+      : tls_(std::move(tls)), lookout_(lookout), keeper_(keeper) {}
   ~Ways();
   Ways(const Ways&) = delete;
   Ways& operator=(const Ways&) = delete;
@@ -42,6 +45,7 @@ class Ways {
 
   const TlsFiles tls_;
   Lookout& lookout_;
+  const Keeper& keeper_;
   std::mutex mutex_;
   bool over_ = false;
   std::map<std::string, Cut> cut_;         // by address

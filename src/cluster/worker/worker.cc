@@ -44,6 +44,8 @@ Worker::Worker(Options options, Joined joined)
 absl::StatusOr<std::unique_ptr<Worker>> Worker::make(Options options, Joined joined) {
   RETURN_IF_ERROR(Tcp::check(options.tls));
   auto worker = std::unique_ptr<Worker>(new Worker(std::move(options), std::move(joined)));
+  const Options& own = worker->options_;
+  if (!own.host.empty()) RETURN_IF_ERROR(worker->keeper_.listen(own.host, own.port));
   ASSIGN_OR_RETURN(worker->executors_.emplace_back(),
                    engine::make_workers(worker->options_.engine.workers));
   worker->loader_ = std::make_unique<engine::Loader>(worker->options_.engine, worker->executors_);
@@ -120,7 +122,7 @@ absl::Status Worker::serve_once(const std::string& scheduler) {
       welcome.silence_nanos() > static_cast<uint64_t>(Duration::seconds(3600).nanos())) {
     return invalid("its welcome makes no sense");
   }
-  WorkerSession session(*slots_, welcome.slots(), ways_,
+  WorkerSession session(*slots_, welcome.slots(), ways_, keeper_,
                         [this](const Load& load) { return open(load); });
   for (uint32_t i = 0; i <= welcome.slots(); ++i) {
     const bool loads = i == welcome.slots();

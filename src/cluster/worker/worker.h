@@ -13,6 +13,7 @@
 #include "cluster/options.h"
 #include "cluster/wire/channel.h"
 #include "cluster/wire/lookout.h"
+#include "cluster/worker/keeper.h"
 #include "cluster/worker/ways.h"
 #include "cluster/worker/worker_slots.h"
 #include "engine/execute/executor.h"
@@ -27,6 +28,9 @@ class Worker {
   struct Options {
     std::vector<std::string> schedulers;  // HOST:PORT, which are tried in this order
     std::string name;                     // of this host
+    // To listen on for other workers, which fetch there what stages gave; empty: frontends get it.
+    std::string host = {};
+    uint16_t port = 0;
     TlsFiles tls;
     engine::EngineOptions engine;  // with one type of workers, which are of this host
   };
@@ -54,7 +58,8 @@ class Worker {
   std::unique_ptr<WorkerSlots> slots_;
   std::map<std::string, Variants> opened_;  // by model, of the thread that loads
   Lookout lookout_;
-  Ways ways_{options_.tls, lookout_};
+  Keeper keeper_{options_.tls};
+  Ways ways_{options_.tls, lookout_, keeper_};
   uint64_t epoch_ = 0;  // the highest of any scheduler that it had
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -124,16 +124,16 @@ absl::Status WorkerSession::run_elsewhere(Channel& channel, uint32_t slot, const
   engine::BatchResult result = ran;
   result.parts.clear();
   auto next = ran.parts.begin();
-  for (const auto& [status, numbers] : fetched->parts) {
-    if (!status.ok()) {
-      result.parts.emplace_back(status);
+  for (const Holders::Fetched::Part& from : fetched->parts) {
+    if (!from.status.ok()) {
+      result.parts.emplace_back(from.status);
       continue;
     }
     auto& part = result.parts.emplace_back(std::move(*next++));
-    const absl::Status fine = part.ok() ? check_numbers(*part, numbers) : absl::OkStatus();
+    const absl::Status fine = part.ok() ? check_numbers(*part, from.numbers) : absl::OkStatus();
     if (!fine.ok()) part = fine;
   }
-  result.moved = fetched->bytes + holders_[slot]->bring(asked, variant, result);
+  result.moved = fetched->bytes + holders_[slot]->bring(asked, variant, *fetched, result);
   return channel.send(write_ended(asked.number(), result.started - came, result).message);
 }
 

@@ -22,12 +22,12 @@ class WorkerSession {
  public:
   // A model of this host that is what the scheduler has.
   using Open = std::function<absl::StatusOr<std::shared_ptr<const engine::Variant>>(const Load&)>;
-  // The first `count` of the slots take part, which live longer, as `ways` does.
-  WorkerSession(WorkerSlots& slots, uint32_t count, Ways& ways, Open open)
+  // The first `count` of the slots take part, which live longer, as the others do.
+  WorkerSession(WorkerSlots& slots, uint32_t count, Ways& ways, Keeper& keeper, Open open)
       : slots_(slots), open_(std::move(open)) {
     slots_.begin();
     for (uint32_t i = 0; i < count; ++i) {
-      holders_.push_back(std::make_unique<Holders>(ways));
+      holders_.push_back(std::make_unique<Holders>(ways, keeper));
     }
   }
   // What runs ends first, and frontends get its outputs.

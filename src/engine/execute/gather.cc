@@ -63,9 +63,15 @@ absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t item
     return Payload{bytes.subspan(start, end - start), tensor.data.owner};
   }
   const size_t row = per_row * element_size(tensor.datatype);
-  if (bytes.size() < row * end_row) {
-    return invalid("tensor '{}' has {} bytes, expected {}", tensor.name, bytes.size(),
+  if (tensor.data.size() < row * end_row) {
+    return invalid("tensor '{}' has {} bytes, expected {}", tensor.name, tensor.data.size(),
                    row * static_cast<size_t>(tensor.shape[0]));
+  }
+  if (tensor.data.elsewhere != nullptr) {
+    auto some = std::make_shared<KeptElsewhere>(*tensor.data.elsewhere);
+    some->first += row * first;
+    some->size = row * items;
+    return Payload{{}, nullptr, std::move(some)};
   }
   return Payload{bytes.subspan(row * first, row * items), tensor.data.owner};
 }

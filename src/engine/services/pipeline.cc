@@ -79,6 +79,7 @@ class Maker {
     RETURN_IF_ERROR(add_outputs(*public_model));
     set_signature(public_model->signature, public_model->config);
     name_outputs();
+    count_readers(*made_);
     note_slo(*public_model);
     made_->public_model = std::move(public_model);
     return std::shared_ptr<const Pipeline>(made_);
@@ -348,8 +349,7 @@ class Maker {
   bool reads_items(const Pipeline::Stage& stage) const {
     return absl::c_any_of(stage.inputs, [this](const Pipeline::Input& input) {
       if (input.from.stage == Source::kRequest) return batches_;
-      const Pipeline::Stage& from = made_->stages[input.from.stage];
-      return from.gives_items();
+      return made_->stages[input.from.stage].gives_items();
     });
   }
 

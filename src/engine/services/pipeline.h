@@ -75,6 +75,7 @@ struct Pipeline {
     bool dedicated = false;  // options run nowhere else while they are planned
     bool uniform = false;    // one option answers all items of a request
     std::optional<When> when;
+    uint32_t readers = 0;  // as InferRequest has it
 
     // Whether the first dimension of its outputs counts items.
     bool gives_items() const { return batches || items_first || !fan_out.empty(); }
@@ -135,6 +136,9 @@ Pipeline::Source source_of(const std::string& text,
 
 // What one item takes at least, in the fastest variants, without any wait.
 Duration fastest_path(const Pipeline& pipeline);
+
+// Finds the stages whose outputs only models take, as they are: their Stage::readers.
+void count_readers(Pipeline& pipeline);
 
 // What the requests of a stage are counted under.
 std::string stage_route(const std::string& service, const std::string& stage);

@@ -177,4 +177,37 @@ Duration fastest_path(const Pipeline& pipeline) {
   return pipeline.choice != nullptr ? shortest : longest;
 }
 
+// A model that gets and gives what it is asked for at a time.
+static bool is_plain(const Pipeline::Stage& stage) {
+  return stage.is_model && stage.options.empty() && !stage.one_by_one && stage.fan_out.empty();
+}
+
+static uint32_t readers_of(const Pipeline& pipeline, uint32_t of) {
+  const Pipeline::Stage& stage = pipeline.stages[of];
+  const auto is_it = [of](const Source& from) { return from.stage == of; };
+  const auto is_text = [&stage](const std::string& output) {
+    return stage.member->signature.output(output)->datatype == DataType::kBytes;
+  };
+  const auto is_answer = [&is_it](const auto& output) {
+    return absl::c_any_of(output.from, is_it);
+  };
+  if (!is_plain(stage) || absl::c_any_of(stage.outputs, is_text)) return 0;
+  if (absl::c_any_of(pipeline.outputs, is_answer)) return 0;
+  uint32_t readers = 0;
+  for (const Pipeline::Stage& other : pipeline.stages) {
+    if (other.when && is_it(other.when->from)) return 0;
+    const bool reads =
+        absl::c_any_of(other.inputs, [&](const auto& input) { return is_it(input.from); });
+    if (reads && (!other.is_model || !other.options.empty() || other.one_by_one)) return 0;
+    readers += reads ? 1 : 0;
+  }
+  return readers;
+}
+
+void count_readers(Pipeline& pipeline) {
+  for (uint32_t s = 0; s < pipeline.stages.size(); ++s) {
+    pipeline.stages[s].readers = readers_of(pipeline, s);
+  }
+}
+
 }  // namespace fermata::engine

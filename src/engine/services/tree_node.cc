@@ -100,6 +100,7 @@ InferRequest Trees::Node::request_for(uint32_t child, uint32_t option, Time now)
     request.inputs.back().name = input.name;
   }
   request.outputs = own.outputs;
+  request.readers = own.readers;
   return request;
 }
 

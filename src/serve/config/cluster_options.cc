@@ -137,6 +137,12 @@ cluster::Options cluster_options(Reader reader, const engine::WorkerOptions& wor
     }
     check_safe(frontends, options.frontends_host, options.tls);
   }
+  if (Reader others = fields["workers"]; others.present()) {
+    if (!read_address(others.string(), options.workers_host, options.workers_port)) {
+      others.fail(kAddress);
+    }
+    check_safe(others, options.workers_host, options.tls);
+  }
   if (Reader lock = fields["lock"]; lock.present()) options.lock = lock.string();
   options.lease = lease(fields["lease"], options.lock);
   options.divisions = divisions(fields["divisions"]);
