@@ -150,7 +150,7 @@ def variants_grid(found):
 
 def policies_tuned(found):
     pools, told = found["pools"].values(), found["summary"]
-    figure, axis = plot.axes("pools, by ratio", "goodput by the best of five simple policies'")
+    figure, axis = plot.axes("pools, by ratio", "goodput by the best simple policy's")
     for which, label in (("tuned", "rules chosen while it runs"), ("fixed", "its own rules")):
         ratios = sorted(m[which] / max(m[p] for p in SIMPLE) for m in pools)
         axis.plot(range(1, len(ratios) + 1), ratios, label=label)
