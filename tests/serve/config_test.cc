@@ -273,6 +273,22 @@ TEST(Config, LimitsOfStreamServices) {
               HasSubstr("$.services.a.new_clients_rps: -1"));
 }
 
+TEST(Config, WorkersListenForOthersWhereTheyAreTold) {
+  const std::string cluster =
+      "models: m\nworkers: {types: [{name: far, count: 1, remote: true}]}\n"
+      "cluster: {listen: 'localhost:0'";
+  const auto none = parse_config(cluster + "}", "/srv");
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->cluster.workers_host.empty());
+  const auto some = parse_config(cluster + ", workers: '127.0.0.1:7420'}", "/srv");
+  ASSERT_TRUE(some.ok()) << some.status();
+  EXPECT_EQ(some->cluster.workers_host, "127.0.0.1");
+  EXPECT_EQ(some->cluster.workers_port, 7420);
+  EXPECT_THAT(error_of(cluster + ", workers: far}"), HasSubstr("$.cluster.workers: \"far\""));
+  EXPECT_THAT(error_of(cluster + ", workers: '10.0.0.1:7420'}"),
+              HasSubstr("expected a loopback address, or cluster.tls too"));
+}
+
 TEST(Reach, OnlyAddressesOfThisMachineAreLoopback) {
   for (const char* host : {"localhost", "127.0.0.1", "127.255.3.4", "::1", "[::1]"}) {
     EXPECT_TRUE(is_loopback(host)) << host;
