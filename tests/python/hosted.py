@@ -94,7 +94,7 @@ class Part:
 class Cluster(contextlib.ExitStack):
     """A server on one host, workers on four others, and clients on one more."""
 
-    def __init__(self, folder, silence_ms=300, workers=WORKERS, slots=1):
+    def __init__(self, folder, silence_ms=300, workers=WORKERS, slots=1, more=""):
         super().__init__()
         self.folder, self.slots = folder, slots
         self.network = self.enter_context(hosts.Network())
@@ -110,6 +110,7 @@ services: {{patient: {{model: {MODEL}}}, tight: {{model: {MODEL}}}}}
 workers:
   executor: paced
   types: [{{name: far, count: {len(workers) * slots}, remote: true}}]
+{more}
 """)
         self.server = Part(folder, self.host, [FERMATA, "serve", "--config", config])
         self.workers = {}
