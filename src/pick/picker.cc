@@ -254,9 +254,11 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
       server.failing *= 1 - kFailureLearns;
       pass_by(server, ticket, now);
       break;
-    case End::kRefused: {  // it would have taken longer than there was time
-      const double most = kRefusedTakes * server.time.expected(sent.own, sent.ahead);
-      learn(server, sent, std::max(seconds, std::min(sent.budget.seconds(), most)));
+    case End::kRefused: {  // it would have taken longer than there was time, which says no more
+      const double expected = server.time.expected(sent.own, sent.ahead);
+      const double least =
+          std::max(seconds, std::min(sent.budget.seconds(), kRefusedTakes * expected));
+      if (least >= expected) learn(server, sent, least);
       break;
     }
     case End::kFailed:

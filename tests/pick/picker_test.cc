@@ -323,6 +323,19 @@ TEST(Picker, WhoIsRefusedWithMuchTimeDoesNotSayThatAllTakeAsLong) {
   EXPECT_EQ(servers.refused[""], 0);
 }
 
+TEST(Picker, WhoIsRefusedWithLittleTimeDoesNotSayThatAllAreFast) {
+  Servers servers({{"a", 0.010}});
+  for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1);
+  servers.until(10);
+  for (double now = 10; now < 12; now += 0.01) {
+    const auto hasty = servers.picker.pick(at(now), {"model", "hasty", Duration::millis(1), {}});
+    if (hasty.refused) continue;
+    servers.picker.ended(hasty.ticket, at(now + 0.001), Picker::End::kRefused);
+  }
+  for (int i = 0; i < 50; ++i) servers.ask(20, 0.1);
+  EXPECT_GE(servers.refused[""], 35);  // there is time for ten
+}
+
 // Whatever is late, an answer costs no more for it: looking at all that is late at each of these
 // would take 20 billion steps.
 TEST(Picker, AnswersInTheOrderOfLateRequestsAreCheap) {
