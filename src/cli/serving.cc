@@ -205,6 +205,11 @@ absl::StatusOr<Serving> make_frontend(const ServeArguments& arguments,
   for (const std::string& schedulers : arguments.schedulers) {
     ASSIGN_OR_RETURN(divisions.emplace_back(), scheduler_addresses(schedulers, config));
   }
+  if (const size_t named = config.cluster.divisions.size();
+      named > 0 && named != divisions.size()) {
+    return invalid("--scheduler is there {} times, expected once for each of {} cluster.divisions",
+                   divisions.size(), named);
+  }
   if (divisions.size() > cluster::kMostDivisions) {
     return invalid("--scheduler is there {} times, expected at most {}", divisions.size(),
                    cluster::kMostDivisions);

@@ -137,7 +137,7 @@ FrontendEngine::~FrontendEngine() {
   trees_.stop();
   requests_.end_all(error(absl::StatusCode::kUnavailable, "the server is shutting down"));
   if (models_ != nullptr) models_->stop();
-  for (const auto& division : divisions_) division->link.reset();
+  for (const auto& division : divisions_) division->link->stop();
 }
 
 engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,

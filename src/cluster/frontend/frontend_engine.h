@@ -92,11 +92,11 @@ class FrontendEngine : public engine::Engine {
   std::unique_ptr<FrontendModels> models_;
   engine::Published<engine::Routes> routes_;
   engine::Published<Offer> offer_;
-  engine::Trees trees_;  // the last replies come to it
+  std::vector<std::unique_ptr<OfDivision>> divisions_;  // which the threads of the following use
+  engine::Trees trees_;                                 // the last replies come to it
   StageReruns reruns_;
   HeldRequests requests_;
   InputHolder holder_;
-  std::vector<std::unique_ptr<OfDivision>> divisions_;
   std::unique_ptr<engine::Periodic> timer_;
 };
 

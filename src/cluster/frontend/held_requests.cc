@@ -133,25 +133,24 @@ absl::Status HeldRequests::put(Held& held, const Items& of, std::vector<Tensor> 
 // What the model that ran it has given, of those that answer the request.
 static absl::StatusOr<std::vector<Tensor>> read_given(const HeldRequests::Request& request,
                                                       const HeldRequests::Items& of,
-                                                      absl::StatusOr<uint32_t> model,
+                                                      absl::StatusOr<uint32_t> model, bool may_stay,
                                                       HeldRequests::Read read) {
   const uint64_t all = request.admitted.items;
   const uint32_t most = request.ensemble == nullptr ? request.admitted.items : 1;
   if (of.items < 1 || of.items > most || uint64_t{of.first} + of.items > all) {
     return internal("{} items from {} on, of {}", of.items, of.first, all);
   }
-  if (request.ensemble == nullptr) {
-    auto outputs =
-        read({request.request.inputs, request.request.outputs, request.variant->signature});
-    const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
-    if (outputs.ok() && request.request.readers == 0 && absl::c_any_of(*outputs, is_kept)) {
-      return internal("it keeps outputs that it has to bring");
-    }
-    return outputs;
+  if (request.ensemble != nullptr) RETURN_IF_ERROR(model.status());
+  auto outputs =
+      request.ensemble == nullptr
+          ? read({request.request.inputs, request.request.outputs, request.variant->signature})
+          : read({request.request.inputs, request.ensemble->outputs[*model],
+                  request.ensemble->variants[*model]->signature});
+  const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
+  if (outputs.ok() && !may_stay && absl::c_any_of(*outputs, is_kept)) {
+    return internal("it keeps outputs that it has to bring");
   }
-  RETURN_IF_ERROR(model.status());
-  return read({request.request.inputs, request.ensemble->outputs[*model],
-               request.ensemble->variants[*model]->signature});
+  return outputs;
 }
 
 // What is known of it here, without what its scheduler would say.
@@ -173,12 +172,14 @@ bool HeldRequests::take(const Items& of, const Ran& ran, Read read) {
   }
   if (held == nullptr) return false;
   const auto model = held->of.ensemble == nullptr ? 0 : base_model(held->of, of.model);
-  absl::StatusOr<std::vector<Tensor>> outputs = read_given(held->of, of, model, read);
+  absl::StatusOr<std::vector<Tensor>> outputs =
+      read_given(held->of, of, model, may_stay(held->of, of), read);
   absl::Status good = outputs.status();
   {
     const std::lock_guard lock(in.mutex);
     const auto it = in.held.find(of.key);
-    if (it == in.held.end()) return false;
+    // Else it may have been put there anew, with inputs that have come again.
+    if (it == in.held.end() || it->second != held) return false;
     if (good.ok()) good = put(*held, of, *std::move(outputs));
     if (good.ok()) {
       if (!held->ends_itself() && !(held->told.has_value() && held->whole())) return true;
@@ -341,9 +342,18 @@ std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
   if (it == of.held.end()) return {};
   const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
   if (!absl::c_any_of(it->second->of.request.inputs, is_kept)) return {};
-  std::optional<Request> request = std::move(it->second->of);
+  const std::shared_ptr<Held> held = std::move(it->second);
   of.held.erase(it);
-  return request;
+  Request& from = held->of;  // others may read it, but for what its end needs
+  return Request{.request = from.request,
+                 .reply = std::move(from.reply),
+                 .admitted = from.admitted,
+                 .variant = from.variant,
+                 .ensemble = from.ensemble,
+                 .deadline = from.deadline,
+                 .bytes = std::move(from.bytes),
+                 .division = from.division,
+                 .asked_as = from.asked_as};
 }
 
 void HeldRequests::refuse(Held& held, absl::Status why, engine::Outcome outcome) {

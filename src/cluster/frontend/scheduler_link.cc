@@ -35,7 +35,9 @@ void SchedulerLink::start() {
   thread_ = std::thread([this] { run(); });
 }
 
-SchedulerLink::~SchedulerLink() {
+SchedulerLink::~SchedulerLink() { stop(); }
+
+void SchedulerLink::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -38,6 +38,7 @@ class SchedulerLink {
   SchedulerLink(Options options, Events events);
   ~SchedulerLink();
   void start();  // once: events come from now on
+  void stop();   // none come from now on; blocks for those that have begun
 
   // Of the scheduler that is there; 0: none.
   uint64_t session() const;

@@ -123,6 +123,9 @@ absl::StatusOr<Offer> read_offered(const Offered& from, uint32_t division) {
   for (const OfferedModels& each : from.models()) {
     engine::ServedModel model{.subcluster = each.subcluster()};
     for (const OfferedVersion& version : each.versions()) {
+      if (number - division * kMostVersions >= kMostVersions) {
+        return invalid("more than {} versions", kMostVersions);
+      }
       ASSIGN_OR_RETURN(model.variants.emplace_back(), read_version(version, number++));
     }
     if (!offer.models.emplace(each.name(), std::move(model)).second) {
