@@ -142,7 +142,7 @@ void EnsembleModel::run(const LoadedModel& helper, absl::Span<Query> queries,
       });
 }
 
-// "Filtering models with low gating_ weights" (section III-B); the heaviest stays.
+// "Filtering models with low gating weights" (section III-B); the heaviest stays.
 plan::Subset EnsembleModel::by_weight(const std::vector<float>& weights) const {
   if (weights.size() != options_.models.size()) return 0;
   const double equal = 1.0 / static_cast<double>(weights.size());
