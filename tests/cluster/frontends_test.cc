@@ -36,6 +36,25 @@ std::vector<engine::ServiceOptions> services() {
   return {{.name = "through", .pipeline = pipeline}, {.name = "stages", .pipeline = stages}};
 }
 
+template <class Is>
+void await(Is is) {
+  const auto end = std::chrono::steady_clock::now() + kWait;
+  while (!is()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::yield();
+  }
+}
+
+std::unique_ptr<Worker> make_worker(const std::string& repository,
+                                    std::vector<std::string> schedulers,
+                                    const std::string& host = {}) {
+  Worker::Options options{.schedulers = std::move(schedulers), .name = "one", .host = host};
+  options.engine.repository = repository;
+  options.engine.probe_program = options.engine.workers.program = fermata_command();
+  options.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
+  return *Worker::make(std::move(options), [](uint32_t) {});
+}
+
 class Scheduler {
  public:
   Scheduler(const std::string& repository, uint16_t port = 0, std::string only = "")
@@ -83,20 +102,8 @@ class Frontends : public testing::Test {
   std::string address() const { return fmt::format("127.0.0.1:{}", scheduler_->port()); }
   // It keeps what stages give where it listens for others.
   void bring_worker(const std::string& host = {}) {
-    Worker::Options options{.schedulers = {address()}, .name = "one", .host = host};
-    options.engine.repository = folder_.path();
-    options.engine.probe_program = options.engine.workers.program = fermata_command();
-    options.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
-    worker_ = *Worker::make(std::move(options), [](uint32_t) {});
+    worker_ = make_worker(folder_.path(), {address()}, host);
     thread_ = std::thread([this] { worker_->run(); });
-  }
-  template <class Is>
-  static void await(Is is) {
-    const auto end = std::chrono::steady_clock::now() + kWait;
-    while (!is()) {
-      ASSERT_LT(std::chrono::steady_clock::now(), end);
-      std::this_thread::yield();
-    }
   }
   void await_service() {
     await([this] { return frontend_->catalog()->find("gather") != nullptr; });
@@ -285,19 +292,10 @@ TEST(Divisions, AFrontendAsksForEachModelTheSchedulerThatHasIt) {
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::thread> threads;
   for (const auto& addresses : options.divisions) {
-    Worker::Options own{.schedulers = addresses, .name = "one"};
-    own.engine.repository = folder.path();
-    own.engine.probe_program = own.engine.workers.program = fermata_command();
-    own.engine.workers.types = {engine::WorkerType{.name = "far", .count = 2}};
-    workers.push_back(*Worker::make(std::move(own), [](uint32_t) {}));
+    workers.push_back(make_worker(folder.path(), addresses));
     threads.emplace_back([worker = workers.back().get()] { worker->run(); });
   }
   const auto frontend = *FrontendEngine::make(std::move(options));
-  const auto await = [&](const auto& is) {
-    const auto end = std::chrono::steady_clock::now() + kWait;
-    while (!is() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-    EXPECT_TRUE(is());
-  };
   const auto outcome = [&](const std::string& service, Duration timeout) {
     auto promise = std::make_shared<std::promise<engine::ReplyPart>>();
     engine::InferRequest asked{.service = service};

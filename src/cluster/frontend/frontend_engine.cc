@@ -32,10 +32,15 @@ size_t add_cancel(Asked& asked, uint64_t key) {
   return sizeof(key);
 }
 
+std::set<std::string> names_of(const std::vector<engine::ModelStatus>& rows) {
+  std::set<std::string> names;
+  for (const engine::ModelStatus& row : rows) names.insert(row.name);
+  return names;
+}
+
 // What a division's scheduler offers, but what an earlier one does already.
 void add_offer(const Offer& from, Offer& to) {
-  std::set<std::string> there;
-  for (const engine::ModelStatus& row : to.index) there.insert(row.name);
+  const std::set<std::string> there = names_of(to.index);
   for (const engine::ModelStatus& row : from.index) {
     if (!there.contains(row.name)) to.index.push_back(row);
   }
@@ -47,8 +52,7 @@ void add_offer(const Offer& from, Offer& to) {
 
 // Of models of several divisions, which no scheduler knows.
 void add_services(const engine::Catalog& catalog, std::vector<engine::ModelStatus>& index) {
-  std::set<std::string> there;
-  for (const engine::ModelStatus& row : index) there.insert(row.name);
+  const std::set<std::string> there = names_of(index);
   for (const auto& service : catalog.services) {
     if (there.contains(service->name)) continue;
     for (const auto& version : service->versions) {

@@ -18,6 +18,8 @@ constexpr Duration kHeardWithin = Duration::millis(40);
 constexpr Duration kOutputsCome = Duration::millis(500);
 constexpr uint32_t kMostAsked = 5;  // times, for outputs that do not come
 
+bool is_kept(const Tensor& tensor) { return tensor.data.elsewhere != nullptr; }
+
 }  // namespace
 
 // Who asks does so beyond the lock: that may take a while.
@@ -146,7 +148,6 @@ static absl::StatusOr<std::vector<Tensor>> read_given(const HeldRequests::Reques
           ? read({request.request.inputs, request.request.outputs, request.variant->signature})
           : read({request.request.inputs, request.ensemble->outputs[*model],
                   request.ensemble->variants[*model]->signature});
-  const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
   if (outputs.ok() && !may_stay && absl::c_any_of(*outputs, is_kept)) {
     return internal("it keeps outputs that it has to bring");
   }
@@ -324,7 +325,7 @@ void HeldRequests::answer(Held& held) {
 void HeldRequests::note_source(Request& request, std::vector<Tensor>& outputs) {
   std::shared_ptr<Source> source;
   for (Tensor& output : outputs) {
-    if (output.data.elsewhere == nullptr) continue;
+    if (!is_kept(output)) continue;
     if (source == nullptr) {
       source = std::make_shared<Source>(Source{request.request, std::move(request.bytes)});
       source->request.readers = 0;  // next time it comes here
@@ -340,7 +341,6 @@ std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
   const std::lock_guard lock(of.mutex);
   const auto it = of.held.find(key);
   if (it == of.held.end()) return {};
-  const auto is_kept = [](const Tensor& tensor) { return tensor.data.elsewhere != nullptr; };
   if (!absl::c_any_of(it->second->of.request.inputs, is_kept)) return {};
   const std::shared_ptr<Held> held = std::move(it->second);
   of.held.erase(it);

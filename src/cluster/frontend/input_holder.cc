@@ -1,7 +1,5 @@
 #include "cluster/frontend/input_holder.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -22,34 +20,9 @@ HeldRequests::Items items_of(const Piece& piece) {
 
 }  // namespace
 
-InputHolder::~InputHolder() {
-  listener_.close();
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    for (const auto& each : channels_) {
-      if (const auto channel = each.lock()) channel->cut();
-    }
-  }
-  listener_.wait();
-}
-
 absl::Status InputHolder::listen(const std::string& host, uint16_t port) {
-  return listener_.listen(host, port, [this](const Frame& first, const auto& channel) {
-    if (!first.message.has_attach()) {
-      return listener_.refuse(*channel, "greeting", "a message that no worker begins with");
-    }
-    channel->expect_by(Time::infinite());
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(channels_, [](const auto& each) { return each.expired(); });
-      if (over_) return channel->cut();
-      channels_.push_back(channel);
-    }
-    const std::string& keeps = first.message.attach().keeps();
-    const absl::Status over = serve(*channel, keeps.empty() ? "" : found_at(keeps, *channel));
-    if (!absl::IsUnavailable(over)) spdlog::error("a worker said: {}", message(over));
-    channel->cut();
+  return listener_.listen(host, port, [this](const Attach& first, Channel& channel) {
+    return serve(channel, first.keeps().empty() ? "" : found_at(first.keeps(), channel));
   });
 }
 

@@ -1,13 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
+#include <map>
 #include <string>
-#include <vector>
 
 #include "cluster/frontend/held_requests.h"
-#include "cluster/wire/listener.h"
+#include "cluster/wire/worker_listener.h"
 
 namespace fermata::cluster {
 
@@ -16,7 +14,6 @@ class InputHolder {
  public:
   InputHolder(HeldRequests& requests, TlsFiles tls)
       : requests_(requests), listener_(std::move(tls)) {}
-  ~InputHolder();
   // As Listener::listen().
   absl::Status listen(const std::string& host, uint16_t port);
   uint16_t port() const { return listener_.port(); }
@@ -29,10 +26,7 @@ class InputHolder {
   absl::Status take_outputs(const Frame& frame, const std::string& keeper);
 
   HeldRequests& requests_;
-  std::mutex mutex_;
-  bool over_ = false;
-  std::vector<std::weak_ptr<Channel>> channels_;
-  Listener listener_;
+  WorkerListener listener_;
 };
 
 }  // namespace fermata::cluster

@@ -1,7 +1,5 @@
 #include "cluster/worker/keeper.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "base/clock.h"
@@ -21,34 +19,9 @@ constexpr Duration kReaderTakes = Duration::seconds(5);
 Keeper::Keeper(TlsFiles tls, uint64_t most)
     : most_(most), next_(random_number() >> 2), listener_(std::move(tls)) {}
 
-Keeper::~Keeper() {
-  listener_.close();
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
-    for (const auto& each : channels_) {
-      if (const auto channel = each.lock()) channel->cut();
-    }
-  }
-  listener_.wait();
-}
-
 absl::Status Keeper::listen(const std::string& host, uint16_t port) {
-  RETURN_IF_ERROR(listener_.listen(host, port, [this](const Frame& first, const auto& channel) {
-    if (!first.message.has_attach()) {
-      return listener_.refuse(*channel, "greeting", "a message that no worker begins with");
-    }
-    channel->expect_by(Time::infinite());
-    {
-      const std::lock_guard lock(mutex_);
-      std::erase_if(channels_, [](const auto& each) { return each.expired(); });
-      if (over_) return channel->cut();
-      channels_.push_back(channel);
-    }
-    const absl::Status over = serve(*channel);
-    if (!absl::IsUnavailable(over)) spdlog::error("another worker said: {}", message(over));
-    channel->cut();
-  }));
+  RETURN_IF_ERROR(listener_.listen(
+      host, port, [this](const Attach&, Channel& channel) { return serve(channel); }));
   address_ = announced(host, listener_.port());
   return absl::OkStatus();
 }

@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/time.h"
-#include "cluster/wire/listener.h"
+#include "cluster/wire/worker_listener.h"
 #include "model/tensor.h"
 
 namespace fermata::cluster {
@@ -24,7 +24,6 @@ class Keeper {
   static constexpr uint64_t kMost = uint64_t{256} << 20;  // bytes at a time
 
   explicit Keeper(TlsFiles tls, uint64_t most = kMost);
-  ~Keeper();
   // As Listener::listen(). Without it nothing is kept.
   absl::Status listen(const std::string& host, uint16_t port);
   const std::string& address() const { return address_; }  // as Attach::keeps
@@ -48,12 +47,10 @@ class Keeper {
   const uint64_t most_;
   std::string address_;
   mutable std::mutex mutex_;
-  bool over_ = false;
   uint64_t next_, held_ = 0;
   std::map<uint64_t, One> all_;  // by key
   std::set<std::pair<Time, uint64_t>> by_end_;
-  std::vector<std::weak_ptr<Channel>> channels_;
-  Listener listener_;
+  WorkerListener listener_;
 };
 
 }  // namespace fermata::cluster
