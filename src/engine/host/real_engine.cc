@@ -282,6 +282,7 @@ void RealEngine::note(const std::string& model, std::optional<ModelStatus> statu
     troubled_[model] = *std::move(status);
   } else {
     troubled_.erase(model);
+    quarantined_.erase(model);
   }
 }
 
@@ -375,6 +376,7 @@ absl::Status RealEngine::unload(std::string_view model) {
   {
     const std::lock_guard registered(mutex_);
     if (const auto known = wanted_.find(name); known != wanted_.end()) known->second = false;
+    quarantined_.erase(name);
   }
   const auto it = registry_.loaded().find(name);
   const bool waited_for_room = without_room_.erase(name) > 0;

@@ -127,7 +127,6 @@ class RealEngine : public Engine, public ForFrontends {
   void serve_again(Time now);
   std::string why_dying(const Loaded& loaded) const;
   bool lacks(const std::string& model) const;
-  bool lacks_locked(const std::string& model) const;
 
   // real_engine_streams.cc
   StreamService::Loading loading();
@@ -210,7 +209,7 @@ class RealEngine : public Engine, public ForFrontends {
     uint32_t times = 0;
   };
   std::map<std::string, Withdrawn> withdrawn_;  // the process timer's own
-  std::set<std::string> quarantined_;           // of these, those that are not served again yet
+  std::set<std::string> quarantined_;           // of these, those neither ready again nor unloaded
   std::unique_ptr<Periodic> window_timer_, epoch_timer_, second_timer_, process_timer_;
 };
 

@@ -51,10 +51,12 @@ void RealEngine::withdraw_dying(Time now) {
     row.since = now + pause;
     row.again = now + pause;
     spdlog::error("model '{}' is not served for {:.0f} s: {}", model, pause.seconds(), why);
+    {  // before its processes go, so that no metric says otherwise between
+      const std::lock_guard lock_rows(mutex_);
+      quarantined_.insert(model);
+    }
     note(model, ModelStatus{model, "", ModelState::kUnavailable, why});
     (void)replace(model, {}, true, Duration());
-    const std::lock_guard lock_rows(mutex_);
-    quarantined_.insert(model);
   }
 }
 
@@ -68,10 +70,6 @@ std::string RealEngine::why_dying(const Loaded& loaded) const {
 // Nobody has unloaded it, or loaded it meanwhile.
 bool RealEngine::lacks(const std::string& model) const {
   const std::lock_guard lock(mutex_);
-  return lacks_locked(model);
-}
-
-bool RealEngine::lacks_locked(const std::string& model) const {
   const auto known = wanted_.find(model);
   const auto loaded = registry_.loaded().find(model);
   return known != wanted_.end() && known->second &&
@@ -83,11 +81,7 @@ void RealEngine::serve_again(Time now) {
     if (row.again > now) continue;
     row.again = Time::infinite();
     const std::lock_guard one_at_a_time(opening(model));
-    if (!lacks(model) || load_now(model, std::nullopt).ok()) {
-      const std::lock_guard lock(mutex_);
-      quarantined_.erase(model);
-      continue;
-    }
+    if (!lacks(model) || load_now(model, std::nullopt).ok()) continue;
     row.again = now + kFirstPause * (int64_t{1} << std::min(row.times, kMostPauses));
   }
 }

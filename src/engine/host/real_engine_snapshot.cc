@@ -96,11 +96,18 @@ EngineSnapshot RealEngine::snapshot() const {
   snapshot.started = started_;
   snapshot.policy = options_.policy;
   snapshot.placement = log_.snapshot();
-  std::set<std::string> quarantined;
+  const auto add_processes = [&](const ExecutorFactory& executors) {
+    for (ProcessStatistics& one : executors.processes()) {
+      snapshot.processes.push_back(std::move(one));
+    }
+  };
+  for (const auto& executors : executors_) add_processes(*executors);
+  if (own_helpers_ != nullptr) add_processes(*own_helpers_);
   {
     const std::lock_guard lock(mutex_);
-    for (const std::string& model : quarantined_) {
-      if (lacks_locked(model)) quarantined.insert(model);
+    // A model is among these before its processes go: what they say is read first.
+    for (ProcessStatistics& one : snapshot.processes) {
+      one.quarantined = one.quarantined || quarantined_.contains(one.model);
     }
     snapshot.services = registry_.statistics();
     snapshot.autoscale = autoscale_;
@@ -112,14 +119,6 @@ EngineSnapshot RealEngine::snapshot() const {
   }
   for (const WorkerType& type : options_.workers.types) snapshot.worker_types.push_back(type.name);
   snapshot.workers = pool_->worker_statistics();
-  const auto add_processes = [&](const ExecutorFactory& executors) {
-    for (ProcessStatistics& one : executors.processes()) {
-      one.quarantined = one.quarantined || quarantined.contains(one.model);
-      snapshot.processes.push_back(std::move(one));
-    }
-  };
-  for (const auto& executors : executors_) add_processes(*executors);
-  if (own_helpers_ != nullptr) add_processes(*own_helpers_);
   if (options_.workers.remote != nullptr) snapshot.cluster = options_.workers.remote->statistics();
   const bool stands_by = options_.inputs_elsewhere && snapshot.cluster.epoch == 0;
   if (stands_by) {  // the active one knows how many workers are wanted
