@@ -121,7 +121,7 @@ Picker::Standing Picker::standing(const std::string& tenant, Time now) {
   const uint64_t own = is_proven ? tenants_.at(tenant).under_way : others;
   const size_t shares = proven_.size() + (is_proven && others == 0 ? 0 : 1);
   if (shares == 1 || own * shares == sent_.size()) return Standing::kWithin;
-  if (own == 0) return Standing::kNothing;
+  if (own == 0 && sent_.size() >= shares) return Standing::kNothing;
   return own * shares > sent_.size() ? Standing::kAbove : Standing::kBelow;
 }
 

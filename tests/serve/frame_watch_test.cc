@@ -412,6 +412,24 @@ TEST_F(SilentCalls, OfConnectionsThatEndSinceTheirAddressIsCrowdedDoNotKeepItSo)
   EXPECT_EQ(ask_anew(true), 100u);
 }
 
+// The same where frames that are no calls crowd it: who was served owes little.
+TEST_F(SilentCalls, OfServedConnectionsThatEndForTheFramesOfOthersDoNotKeepTheirAddressCrowded) {
+  const auto address = std::make_shared<AddressAccount>(100'000);
+  const std::string ping = frame(kPing, 0, 8);
+  for (int i = 0; i < 60; ++i) {
+    FrameWatch watch(clock_of_test, address);
+    settle(watch);
+    ASSERT_EQ(ask(watch, 1), 1u);
+    watch.sent(frame_of(kHeaders, kEndStream | kEndHeaders, 1, "status"));
+    ASSERT_LE(ask(watch, 60), 60u);
+    frames_until_flood(watch, ping, FrameWatch::kFramesASecond - 100);
+    now += std::chrono::milliseconds(50);
+  }
+  FrameWatch next(clock_of_test, address);
+  settle(next);
+  EXPECT_EQ(ask(next, 100), 100u);
+}
+
 // A call that is given up before it has sent anything has cost more than a ping.
 TEST_F(SilentCalls, ThatAreResetAreAFloodSooner) {
   FrameWatch watch(clock_of_test);

@@ -286,6 +286,7 @@ absl::Status Nursery::open() {
 
 absl::StatusOr<pid_t> Nursery::spawn_one(int stream) {
   const Descriptor nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (nothing.get() < 0) return internal("cannot open /dev/null: {}", strerror(errno));
   const std::array<int, 4> first = {nothing.get(), STDERR_FILENO, STDERR_FILENO, stream};
   static_assert(kStream == 3);
   std::vector<std::string> arguments = {"nursery"};

@@ -343,7 +343,10 @@ bool FrameWatch::count(uint32_t weight, bool is_crowded) {
     counted_ = 0;
   }
   counted_ += weight;
-  return counted_ < (is_crowded ? kFewFrames : kFramesASecond);
+  if (counted_ >= kFramesASecond) return false;
+  if (!is_crowded || counted_ < kFewFrames) return true;
+  crowded_ = crowded_ || served_;
+  return false;
 }
 
 }  // namespace fermata::serve

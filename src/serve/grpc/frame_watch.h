@@ -154,7 +154,7 @@ class FrameWatch {
   int64_t silent_ = 0;
   bool answered_ = false, settled_ = false;
   bool proven_ = false;    // a message has come whole
-  bool crowded_ = false;   // it was one of too many calls of its address, and else no flood
+  bool crowded_ = false;   // it ends since its address has too many, and is else no flood
   bool served_ = false;    // a call was answered
   uint32_t credit_ = 0;    // calls that were answered, less those given up since
   bool crumbled_ = false;  // messages in more crumbs than may be
