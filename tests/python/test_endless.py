@@ -4,6 +4,7 @@ import http.client
 import json
 import shutil
 import threading
+import time
 
 import pytest
 
@@ -13,7 +14,7 @@ DATA = ROOT / "tests" / "data"
 CONFIG = """
 models: {models}
 listen: {{http: 0, grpc: 0, metrics: 0}}
-workers: {{count: 1, run_limit_s: 1}}
+workers: {{count: 1, run_limit_s: 5}}
 """
 BOXES = 5e5  # that are compared in pairs: many minutes
 
@@ -51,21 +52,25 @@ def sum_of(server, metric, *labels):
 def test_a_run_that_never_ends_fails_once_and_the_server_goes_on(tmp_path, models):
     server = Server(tmp_path, models, CONFIG)
     try:
-        assert infer(server, "deaf", 1)[0] == 200 and is_ready(server)
-        replies = []
-        asked = threading.Thread(target=lambda: replies.append(infer(server, "deaf", BOXES)))
-        asked.start()
-        while is_ready(server):
-            assert not replies
-        assert sum_of(server, "fermata_worker_overdue") == 1
-        assert ask(server.http, "/v2/health/live")[0] == 200
-        asked.join()
-        status, text = replies[0]
-        assert status == 500 and "was stopped after" in text
+        end, seen, runs = time.monotonic() + 2 * START_LIMIT_S, set(), 0
+        while seen != {"not ready", "overdue"}:  # from its limit until it has been ended, which is not long
+            assert time.monotonic() < end
+            assert infer(server, "deaf", 1)[0] == 200 and is_ready(server)
+            replies = []
+            asked = threading.Thread(target=lambda: replies.append(infer(server, "deaf", BOXES)))
+            asked.start()
+            while not replies:
+                seen |= {"overdue"} if sum_of(server, "fermata_worker_overdue") == 1 else set()
+                seen |= {"not ready"} if not is_ready(server) else set()
+                assert ask(server.http, "/v2/health/live")[0] == 200
+            asked.join()
+            runs += 1
+            status, text = replies[0]
+            assert status == 500 and "was stopped after" in text
         assert is_ready(server)
         assert sum_of(server, "fermata_worker_overdue") == 0
-        assert sum_of(server, "fermata_worker_renewals_total") == 1
-        assert sum_of(server, "fermata_requests_total", 'deaf', 'outcome="failed"') == 1
+        assert sum_of(server, "fermata_worker_renewals_total") == runs
+        assert sum_of(server, "fermata_requests_total", 'deaf', 'outcome="failed"') == runs
         assert infer(server, "identity-fp32", 1, columns=2)[0] == 200
         assert infer(server, "deaf", 1)[0] == 200  # by a new executor
     finally:
