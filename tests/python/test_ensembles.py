@@ -309,7 +309,7 @@ def write_profile(folder, models=MADE, **changes):
     (folder / "profile.json").write_text(json.dumps(profile))
 
 
-MODELS = [("quick", 1, "y", 3), ("slow", 40, "y", 3), ("slowest", 5000, "y", 3), ("judge", 1, "score", 1),
+MODELS = [("quick", 1, "y", 3), ("slow", 40, "y", 3), ("slowest", 12_000, "y", 3), ("judge", 1, "score", 1),
           ("gate", 1, "weights", 3), ("wide", 1, "y", 4)]
 
 
@@ -330,14 +330,14 @@ def write_emulated(folder, models=MODELS):
 def test_every_scheduler_answers_and_can_be_replayed(tmp_path, scheduler):
     write_emulated(tmp_path)
     server = Server(tmp_path, tmp_path / "models", EMULATED.replace("SCHEDULER", scheduler))
-    two_seconds = 2_000_000  # too short for the slowest
+    ten_seconds = 10_000_000  # too short for the slowest
     if scheduler == "original":
         with pytest.raises(urllib.error.HTTPError) as refused:
-            ask(server, "made", [1, 2], timeout_us=two_seconds)
+            ask(server, "made", [1, 2], timeout_us=ten_seconds)
         assert refused.value.code == 504
         chosen = ask(server, "made", [1, 2])["parameters"]["variant"]
     else:
-        reply = ask(server, "made", [[1, 2]] * 5, timeout_us=two_seconds)
+        reply = ask(server, "made", [[1, 2]] * 5, timeout_us=ten_seconds)
         assert values(reply).shape == (5, 3)
         chosen = reply["parameters"]["variant"]
     decisions = get(server, "fermata/decisions")["ensemble"]
@@ -358,7 +358,7 @@ def test_every_scheduler_answers_and_can_be_replayed(tmp_path, scheduler):
 def test_a_tight_deadline_gets_what_makes_it_and_says_why(tmp_path):
     write_emulated(tmp_path)
     server = Server(tmp_path, tmp_path / "models", EMULATED.replace("SCHEDULER", "fermata"))
-    why = ask(server, "made", [1, 2], timeout_us=2_000_000)["parameters"]
+    why = ask(server, "made", [1, 2], timeout_us=10_000_000)["parameters"]
     assert (why["variant"], why["outcome"]) == ("quick+slow", "on_time")
     assert why["reason"] == "no time was left for 'slowest'"
     assert why["expected_accuracy"] == pytest.approx(0.5 + 0.5 * 3 / 7)
