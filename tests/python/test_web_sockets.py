@@ -12,7 +12,7 @@ import pytest
 import websockets
 from websockets.sync.client import connect
 
-from conftest import Server
+from conftest import START_LIMIT_S, Server
 from stream_models import CONFIG, write_models
 
 SIDE = 32
@@ -56,7 +56,7 @@ def read(message):
 
 def exchange(ws, message):
     ws.send(message)
-    return read(ws.recv(timeout=20))
+    return read(ws.recv(timeout=START_LIMIT_S))
 
 
 def client(name, **parameters):
@@ -89,7 +89,7 @@ def test_a_stream_registers_and_is_told_what_to_send(served):
         assert hello["parameters"]["stream_size"] == SIDE, hello
         ws.send(frame("2", client("guest", stream_ack=True, stream_bandwidth=100.0,
                                   stream_rtt=1000)))
-        ack, answer = read(ws.recv(20))[0], read(ws.recv(20))[0]
+        ack, answer = read(ws.recv(START_LIMIT_S))[0], read(ws.recv(START_LIMIT_S))[0]
         assert ack["id"] == answer["id"] == "2"
         assert ack["parameters"]["stream_ack"] and ack["parameters"]["stream_server_us"] >= 0
         assert answer["outputs"] and set(answer["parameters"]) >= {
@@ -187,7 +187,7 @@ def header(length, opcode=2, fin=True):
 def raw_socket(served, stack):
     """One that has been upgraded, for what no decent client would send."""
     host, port = served.http.split(":")
-    s = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+    s = stack.enter_context(socket.create_connection((host, int(port)), timeout=START_LIMIT_S))
     s.sendall(f"GET /v2/models/cameras/stream HTTP/1.1\r\nHost: {served.http}\r\n"
               "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
               "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode())
@@ -251,7 +251,7 @@ def test_a_flood_of_frames_is_rejected_and_answered(served):
     with open_socket(served) as ws:
         for i in range(60):
             ws.send(frame(str(i), client("flood", stream_rate=1)))
-        replies = [read(ws.recv(timeout=20))[0] for _ in range(60)]
+        replies = [read(ws.recv(timeout=START_LIMIT_S))[0] for _ in range(60)]
     assert {r["id"] for r in replies} == {str(i) for i in range(60)}
     rejected = [r for r in replies if "error" in r]
     assert len(rejected) > 30
@@ -296,5 +296,5 @@ def test_a_server_that_stops_says_so(tmp_path):
         assert exchange(ws, frame("1", client("last")))[0]["outputs"]
         assert server.stop() == 0, server.log.read_text()
         with pytest.raises(websockets.ConnectionClosed) as closed:
-            ws.recv(timeout=20)
+            ws.recv(timeout=START_LIMIT_S)
         assert closed.value.rcvd.code == 1001
