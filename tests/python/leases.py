@@ -9,6 +9,7 @@ import threading
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/space/leases"
 TOKEN = "made-up"
+DURATION_S = 12  # of a lease: nobody loses one since the machine is busy
 
 
 class ApiServer:
@@ -55,7 +56,7 @@ class ApiServer:
     @property
     def options(self):
         """A line of `cluster`."""
-        return f"  lease: {{name: one, server: '{self.url}', account: {self.account}}}"
+        return f"  lease: {{name: one, duration_s: {DURATION_S}, server: '{self.url}', account: {self.account}}}"
 
     def handle(self, request):
         body = request.rfile.read(int(request.headers.get("Content-Length", 0)))
