@@ -133,19 +133,25 @@ def slow(monkeypatch):
 
 def test_more_workers_are_wanted_while_requests_are_late(slow, scaled):
     server, keda = scaled
+
+    def wanted():
+        """None as long as no interval has ended."""
+        try:
+            return keda.wanted(workerType="far")
+        except grpcio.RpcError as early:
+            assert (early.code(), "no interval" in early.details()) == (grpcio.StatusCode.UNAVAILABLE, True)
+            return None
+
+    assert wanted() in (None, 1)  # on a slow machine an interval may be over
     server.worker("one")
     server.await_metric(1, "fermata_worker_serving", type="far")
-    code, text = failure(keda.wanted, workerType="far")
-    assert (code, "no interval" in text) == (grpcio.StatusCode.UNAVAILABLE, True)
     crowd = Crowd(server)
     end = time.monotonic() + LIMIT_S
-    wanted = None
     try:
-        while wanted is None or wanted < 2:
-            assert time.monotonic() < end, f"{wanted} workers are wanted"
-            with contextlib.suppress(grpcio.RpcError):  # before an interval has ended
-                wanted = keda.wanted(workerType="far")
+        while (most := wanted() or 0) < 2:
+            assert time.monotonic() < end, f"{most} workers are wanted"
+        while server.metric("fermata_workers_wanted", type="far") < 2:
+            assert time.monotonic() < end
     finally:
         crowd.end()
-    assert 2 <= wanted <= 4  # as many as there may be
-    assert server.metric("fermata_workers_wanted", type="far") >= 2
+    assert most <= 4  # as many as there may be
