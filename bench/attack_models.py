@@ -32,7 +32,7 @@ MOST_P99_MS, HELD_P99_MS, HOLD_WORKERS = 100, SLO_MS, ("endless", "endless_in_c"
 
 
 class Served(server.Started):
-    def __init__(self, attacks):
+    def __init__(self, attacks, run_limit_s=0.3):
         self._folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self._folder.name)
         models = folder / "models"
@@ -45,7 +45,7 @@ class Served(server.Started):
         config.write_text(json.dumps({
             "models": str(models), "log_level": "warning", "ready": "any",
             "listen": {"http": self.http, "grpc": grpc, "metrics": metrics},
-            "workers": {"count": 2, "isolation": "process", "python": sys.executable, "run_limit_s": 0.3,
+            "workers": {"count": 2, "isolation": "process", "python": sys.executable, "run_limit_s": run_limit_s,
                         "process_memory_mb": 512},
             "services": {"canary": {"slo_ms": SLO_MS}}}))
         self._start([server.BINARY, "serve", "--config", config], self.log)

@@ -12,7 +12,8 @@ import hostile_models  # noqa: E402
 
 @pytest.fixture(scope="module")
 def served():
-    with attack_models.Served(hostile_models.ATTACKS) as server:
+    # No run of the canary lasts so long, also where the machine is busy.
+    with attack_models.Served(hostile_models.ATTACKS, run_limit_s=5) as server:
         yield server
 
 

@@ -18,7 +18,7 @@ WRITER = pathlib.Path(__file__).with_name("openvino_models.py")
 CONFIG = """
 models: {{models}}
 listen: {{{{http: 0, grpc: 0, metrics: 0}}}}
-workers: {{{{count: 2, threads: 1, isolation: {isolation}, openvino: {library}, run_limit_s: 0.2}}}}
+workers: {{{{count: 2, threads: 1, isolation: {isolation}, openvino: {library}, run_limit_s: 5}}}}
 """
 ONNX = ZOO / "repository" / "digits-cnn-medium" / "1" / "model.onnx"
 
