@@ -145,11 +145,11 @@ bool allows(int descriptor, Watched& watched, const msghdr& message, size_t byte
     good = each_piece(message, bytes,
                       [&](std::string_view piece) { return watched.frames->see(piece); });
     if (!good) {
+      floods.fetch_add(1);  // before its client can know
       // gRPC does not close it while what it writes is not taken: now that fails.
       ::shutdown(descriptor, SHUT_RDWR);
       watched.ended = true;
       watched.frames->forget_calls();
-      floods.fetch_add(1);
     }
     work = watched.frames->work() - before;
     held = watched.frames->unfinished();
