@@ -13,8 +13,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/status.h"
 #include "cluster/fixture.h"
 #include "cluster/wire/tcp_channel.h"
+#include "cluster/wire/worker_listener.h"
 #include "cluster/worker/holders.h"
 #include "engine/execute/absence.h"
 
@@ -190,6 +192,12 @@ class StagesHeld : public InputsHeld {
     requests_.add(key, std::move(request), 1, [](auto, const auto&) {});
     return {key, std::move(reply)};
   }
+  static Tensor kept_at(const std::string& address) {
+    Tensor tensor{"y", DataType::kFp32, {1, 1}, {}};
+    tensor.data.elsewhere =
+        std::make_shared<KeptElsewhere>(KeptElsewhere{address, 1, 0, sizeof(float), "y", {}});
+    return tensor;
+  }
   static Signature reader() {
     Signature made = signature();
     made.inputs = {{.name = "x", .datatype = DataType::kFp32, .dims = {1}, .model_dims = {1}}};
@@ -242,6 +250,32 @@ TEST_F(StagesHeld, WhatWentWithItsWorkerIsLost) {
   EXPECT_EQ(source->request.readers, 0u);
   EXPECT_EQ(source->request.inputs.size(), 2u);
   EXPECT_FALSE(requests_.lose_inputs(next.key).has_value());
+}
+
+// Which may have much to do: a stage runs again, and what else it keeps is still fetched there.
+TEST_F(StagesHeld, AWorkerThatIsLateWithWhatItKeepsIsNotCutOff) {
+  WorkerListener late({});
+  const auto serve = [](const Attach&, Channel& channel) -> absl::Status {
+    while (true) {
+      ASSIGN_OR_RETURN(const Frame frame, channel.receive());
+      Message nothing;
+      nothing.mutable_inputs();
+      if (frame.message.fetch().kept_size() == 0) RETURN_IF_ERROR(channel.send(nothing));
+    }
+  };
+  ASSERT_TRUE(late.listen("127.0.0.1", 0, serve).ok());
+  const std::string there = fmt::format("127.0.0.1:{}", late.port());
+  const Asked next = add_reader(kept_at(there));
+  EXPECT_TRUE(absl::IsDataLoss(fetch(next).parts[0].status));
+  EXPECT_TRUE(second_.ways.check(there).ok());
+}
+
+TEST_F(StagesHeld, AWorkerThatKeepsSomethingAndSaysNothingIsCutOffInTheEnd) {
+  const auto silent = *Tcp::listen("127.0.0.1", 0);  // whoever connects hears nothing
+  const std::string there = fmt::format("127.0.0.1:{}", silent->port());
+  const Asked next = add_reader(kept_at(there));
+  EXPECT_TRUE(absl::IsDataLoss(fetch(next).parts[0].status));
+  while (second_.ways.check(there).ok()) std::this_thread::yield();
 }
 
 TEST_F(StagesHeld, WhatNobodyElseReadsIsBrought) {

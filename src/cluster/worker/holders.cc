@@ -15,7 +15,7 @@ namespace {
 // elsewhere. All inputs of a batch may take longer.
 constexpr Duration kAnswers = Duration::millis(500), kGives = Duration::seconds(4);
 constexpr Duration kBrings = Duration::seconds(5);
-constexpr Duration kLeast = Duration::millis(25);
+constexpr Duration kLeast = Duration::millis(25);  // for whoever has inputs
 // What stages gave: those after it have deadlines of their own, of which nothing is known here.
 constexpr Duration kKeptLeast = Duration::seconds(5), kKept = Duration::seconds(30);
 
@@ -87,42 +87,41 @@ absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& addres
 // A connection that was kept may have ended long ago: then by a new one, once.
 void Holders::ask(const Message& text, const std::string& address, Duration limit, Asked& asked) {
   for (int attempt = 0; attempt < 2; ++attempt) {
+    const Time by = monotonic_now() + limit;
     absl::StatusOr<std::shared_ptr<Channel>> channel = link(address, limit);
     asked.failed = channel.status();
+    asked.late = !channel.ok() && monotonic_now() >= by;
     if (!channel.ok()) return;
     asked.channel = *std::move(channel);
     asked.channel->expect_by(monotonic_now() + limit);
     asked.failed = asked.channel->send(text);
     asked.channel->expect_by(Time::infinite());
     if (asked.failed.ok()) return;
+    asked.late = asked.channel->late();
     drop(address);
   }
 }
 
-// Where none comes, the way there is lost.
-absl::StatusOr<Frame> Holders::answer(const Asked& asked, const std::string& address,
-                                      Duration limit, int given) {
-  const auto receive_frame = [&]() -> absl::StatusOr<Frame> {
-    RETURN_IF_ERROR(asked.failed);
-    asked.channel->expect_pieces(limit, monotonic_now() + kGives);
-    absl::StatusOr<Frame> frame = asked.channel->receive();
-    asked.channel->expect_pieces(Duration(), Time::infinite());
-    return frame;
-  };
-  absl::StatusOr<Frame> frame = receive_frame();
+// Where none comes, its connection is of no use any more.
+absl::StatusOr<Frame> Holders::answer(Asked& asked, Duration limit, int given) {
+  RETURN_IF_ERROR(asked.failed);
+  asked.channel->expect_pieces(limit, monotonic_now() + kGives);
+  absl::StatusOr<Frame> frame = asked.channel->receive();
+  asked.channel->expect_pieces(Duration(), Time::infinite());
+  asked.late = !frame.ok() && asked.channel->late();
   if (frame.ok() && frame->message.inputs().given_size() != given) {
     frame = invalid("{} inputs, expected {}", frame->message.inputs().given_size(), given);
   }
-  if (!frame.ok()) lost(address, frame.status());
   return frame;
 }
 
-void Holders::receive(const Batch& batch, const Signature& signature, const Asked& asked,
-                      Fetched& to, std::vector<engine::InferRequest>& requests) {
+void Holders::receive(const Batch& batch, const Signature& signature, Asked& asked, Fetched& to,
+                      std::vector<engine::InferRequest>& requests) {
   const std::string& address =
       batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
-  const auto frame = answer(asked, address, patience(batch), static_cast<int>(asked.parts.size()));
+  const auto frame = answer(asked, patience(batch), static_cast<int>(asked.parts.size()));
   if (!frame.ok()) {
+    lost(address, frame.status());
     for (const int at : asked.parts)
       to.parts[static_cast<size_t>(at)].status = cut_off(address, frame.status());
     return;
@@ -145,7 +144,7 @@ void Holders::receive(const Batch& batch, const Signature& signature, const Aske
 }
 
 void Holders::fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferRequest>& requests) {
-  std::map<std::string, std::vector<Payload*>> wanted;  // by who keeps it
+  std::map<std::string, FromKeeper> keepers;  // by address
   for (engine::InferRequest& request : requests) {
     for (Tensor& tensor : request.inputs) {
       if (tensor.data.elsewhere == nullptr) continue;
@@ -154,14 +153,22 @@ void Holders::fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferR
       if (auto own = keeper_.give(what); own.ok()) {
         tensor.data = *std::move(own);
       } else {
-        wanted[what.holder()].push_back(&tensor.data);
+        keepers[what.holder()].wanted.push_back(&tensor.data);
       }
     }
   }
+  const Duration share = limit / static_cast<int64_t>(std::max<size_t>(keepers.size(), 1));
+  const Duration each = std::max(share, kLeast);
+  for (auto& [address, from] : keepers) {
+    Message text;
+    for (const Payload* wanted : from.wanted) {
+      write_kept(*wanted->elsewhere, *text.mutable_fetch()->add_kept());
+    }
+    ask(text, address, each, from.asked);
+  }
   absl::Status gone;
-  const Duration each = limit / static_cast<int64_t>(std::max<size_t>(wanted.size(), 1));
-  for (const auto& [address, from] : wanted) {
-    if (absl::Status got = fetch_from(address, each, from, to.bytes); !got.ok()) {
+  for (auto& [address, from] : keepers) {
+    if (absl::Status got = receive_kept(address, each, from, to.bytes); !got.ok()) {
       gone = error(absl::StatusCode::kDataLoss, "what an earlier stage gave has gone with {}: {}",
                    address, message(got));
     }
@@ -174,16 +181,20 @@ void Holders::fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferR
   }
 }
 
-absl::Status Holders::fetch_from(const std::string& address, Duration limit,
-                                 const std::vector<Payload*>& wanted, uint64_t& bytes) {
-  Message text;
-  for (const Payload* each : wanted) {
-    write_kept(*each->elsewhere, *text.mutable_fetch()->add_kept());
+// One that is only late may be slow for this batch: others do not do without it.
+absl::Status Holders::receive_kept(const std::string& address, Duration limit, FromKeeper& from,
+                                   uint64_t& bytes) {
+  const std::vector<Payload*>& wanted = from.wanted;
+  const auto answered = answer(from.asked, limit, static_cast<int>(wanted.size()));
+  if (!answered.ok()) {
+    if (!from.asked.late) {
+      lost(address, answered.status());
+    } else if (drop(address)) {
+      ways_.doubt(address, answered.status());
+    }
+    return answered.status();
   }
-  Asked asked;
-  ask(text, address, limit, asked);
-  ASSIGN_OR_RETURN(const Frame frame,
-                   answer(asked, address, limit, static_cast<int>(wanted.size())));
+  const Frame& frame = *answered;
   bytes += frame.bytes;
   TensorReader tensors(frame);
   absl::Status failed;
@@ -226,7 +237,7 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
     }
     ask(text, batch.holders(static_cast<int>(h)), patience(batch), asked[h]);
   }
-  for (const Asked& each : asked) {
+  for (Asked& each : asked) {
     if (!each.parts.empty()) receive(batch, variant.signature, each, fetched, requests);
   }
   fetch_kept(patience(batch) / 2, fetched, requests);

@@ -31,8 +31,9 @@ class Holders {
     uint64_t bytes = 0;
   };
   // Blocks for at most some seconds, and where nothing comes from a frontend for half of what the
-  // tightest part has left; from another worker that keeps inputs, half as long again. DATA_LOSS of
-  // a part whose inputs that one has no more. INVALID_ARGUMENT where the message makes no sense.
+  // tightest part has left; from all other workers that keep inputs half as long again, of which
+  // each has some time. DATA_LOSS of a part whose inputs such a one has no more, or does not give
+  // in time. INVALID_ARGUMENT where the message makes no sense.
   absl::StatusOr<Fetched> fetch(const Batch& batch, const engine::Variant& variant, Time now);
   // The outputs of a batch whose results are those of all parts of the message go to the holders,
   // but for those that are kept here for others, and leave `result`. A part whose outputs cannot be
@@ -46,21 +47,26 @@ class Holders {
   struct Asked {
     std::shared_ptr<Channel> channel;
     absl::Status failed;
+    bool late = false;  // since something took too long
     std::vector<int> parts;
+  };
+  // What another worker keeps, which is to get its place here.
+  struct FromKeeper {
+    std::vector<Payload*> wanted;
+    Asked asked;
   };
   absl::StatusOr<std::shared_ptr<Channel>> link(const std::string& address, Duration patience);
   bool drop(const std::string& address);  // its connection; false: no more is fetched
   void lost(const std::string& address, const absl::Status& why);
   bool fetching(bool is_so);  // false: no more
   void ask(const Message& text, const std::string& address, Duration limit, Asked& asked);
-  absl::StatusOr<Frame> answer(const Asked& asked, const std::string& address, Duration limit,
-                               int given);
-  void receive(const Batch& batch, const Signature& signature, const Asked& asked, Fetched& to,
+  absl::StatusOr<Frame> answer(Asked& asked, Duration limit, int given);
+  void receive(const Batch& batch, const Signature& signature, Asked& asked, Fetched& to,
                std::vector<engine::InferRequest>& requests);
   // What of it other workers keep.
   void fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferRequest>& requests);
-  absl::Status fetch_from(const std::string& address, Duration limit,
-                          const std::vector<Payload*>& wanted, uint64_t& bytes);
+  absl::Status receive_kept(const std::string& address, Duration limit, FromKeeper& from,
+                            uint64_t& bytes);
   bool keep(const Part& part, uint32_t readers, const Tensor& tensor, TensorHead& head);
 
   Ways& ways_;

@@ -30,7 +30,7 @@ absl::Status Ways::check(const std::string& address) {
   const auto it = cut_.find(address);
   if (it == cut_.end()) return absl::OkStatus();
   it->second.asked = monotonic_now();
-  return it->second.why;
+  return it->second.known ? it->second.why : absl::OkStatus();
 }
 
 absl::StatusOr<std::shared_ptr<Channel>> Ways::connect(const std::string& address,
@@ -47,10 +47,18 @@ absl::StatusOr<std::shared_ptr<Channel>> Ways::connect(const std::string& addres
   return channel;
 }
 
-void Ways::lost(const std::string& address, const absl::Status& why) {
+void Ways::lost(const std::string& address, const absl::Status& why) { note(address, why, true); }
+
+void Ways::doubt(const std::string& address, const absl::Status& why) { note(address, why, false); }
+
+void Ways::note(const std::string& address, const absl::Status& why, bool known) {
   const std::lock_guard lock(mutex_);
-  if (over_ || !cut_.try_emplace(address, Cut{why, monotonic_now()}).second) return;
-  spdlog::error("{} cannot be reached: {}", address, message(why));
+  if (over_) return;
+  const auto it = cut_.try_emplace(address, Cut{why, monotonic_now(), false}).first;
+  if (known && !std::exchange(it->second.known, true)) {
+    it->second.why = why;
+    spdlog::error("{} cannot be reached: {}", address, message(why));
+  }
   if (!timer_) timer_.emplace(kLooks, [this] { look(); });
 }
 
@@ -65,9 +73,13 @@ void Ways::look() {
     const std::lock_guard lock(mutex_);
     probing_ = nullptr;
     if (over_) return;
-    if (there) spdlog::info("{} can be reached again", address);
     const auto it = cut_.find(address);
-    if (there || monotonic_now() - it->second.asked > kForgotten) cut_.erase(it);
+    Cut& cut = it->second;
+    if (there && cut.known) spdlog::info("{} can be reached again", address);
+    if (!there && !std::exchange(cut.known, true)) {
+      spdlog::error("{} cannot be reached: {}", address, message(cut.why));
+    }
+    if (there || monotonic_now() - cut.asked > kForgotten) cut_.erase(it);
   }
 }
 

@@ -33,12 +33,17 @@ class Ways {
   // Blocks for at most that long.
   absl::StatusOr<std::shared_ptr<Channel>> connect(const std::string& address, Duration patience);
   void lost(const std::string& address, const absl::Status& why);
+  // Something did not come from there in time, which may be slow only: it is looked for, and is cut
+  // from when it does not answer that.
+  void doubt(const std::string& address, const absl::Status& why);
 
  private:
   struct Cut {
     absl::Status why;
-    Time asked;  // for it, by a worker
+    Time asked;         // for it, by a worker
+    bool known = true;  // false: it is doubted
   };
+  void note(const std::string& address, const absl::Status& why, bool known);
   void look();
   absl::Status probe(const std::string& address);
   bool probing(std::shared_ptr<Channel> channel);  // false: no more
@@ -48,7 +53,7 @@ class Ways {
   const Keeper& keeper_;
   std::mutex mutex_;
   bool over_ = false;
-  std::map<std::string, Cut> cut_;         // by address
+  std::map<std::string, Cut> cut_;         // by address; what is doubted too
   std::shared_ptr<Channel> probing_;       // of the thread that looks
   std::optional<engine::Periodic> timer_;  // last: uses the above; from the first that is cut on
 };
