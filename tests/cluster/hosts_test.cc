@@ -94,6 +94,15 @@ class Slots {
     batch.parts = {{&inputs, &outputs, 0, static_cast<uint32_t>(count)}};
     return engine::run_and_wait(*slots_[slot], std::move(batch));
   }
+  // Two parts of an item each, in one batch.
+  engine::BatchResult run_two() {
+    const std::vector<std::string> outputs;
+    const std::vector<Tensor> inputs = {
+        {"index", DataType::kInt64, {1, 1}, payload_of(std::vector<int64_t>{1})}};
+    engine::BatchRun batch{.variant = variant_->id};
+    batch.parts = {{&inputs, &outputs, 0, 1}, {&inputs, &outputs, 0, 1}};
+    return engine::run_and_wait(*slots_[0], std::move(batch));
+  }
   engine::HostStatistics host() const { return hosts_.statistics().hosts.front(); }
   Hosts& hosts() { return hosts_; }
   engine::Executor& slot(uint32_t at = 0) { return *slots_[at]; }
@@ -173,6 +182,27 @@ TEST(Hosts, WhatWaitedUntilItsDeadlineDoesNotRun) {
   EXPECT_EQ(engine::absence_of(late.get().parts[0].status()), engine::Absence::kLate);
   host.answer(host.batch(), signature);
   EXPECT_TRUE(last.get().parts[0].ok());
+}
+
+TEST(Hosts, ABatchShowsTheWayWhereNoPartOfItWaitedInVain) {
+  Slots slots(1);
+  MadeUpHost host(slots.hosts().port());
+  slots.await(1);
+  // One part is answered, and the other one ends so.
+  const auto run = [&](absl::Status other) {
+    auto reply = std::async(std::launch::async, [&slots] { return slots.run_two(); });
+    const Batch batch = host.batch();
+    engine::BatchResult result{.moved = 1 << 20};
+    result.parts = {std::vector{zeros(slots.variant()->signature.outputs[0], {1}, 1)}, other};
+    const Outgoing out = write_ended(batch.number(), Duration(), result);
+    host.say(out.message, out.payload);
+    EXPECT_EQ(reply.get().parts[1].status().code(), other.code());
+    return slots.host().nanos_per_byte;
+  };
+  EXPECT_EQ(run(absl::DataLossError("what a stage gave has gone")), 0);
+  EXPECT_EQ(run(engine::absent(engine::Absence::kCut, absl::UnavailableError("cut"))), 0);
+  EXPECT_EQ(run(engine::absent(engine::Absence::kAway, absl::UnavailableError("away"))), 0);
+  EXPECT_GT(run(absl::InvalidArgumentError("nothing that the model takes")), 0);
 }
 
 TEST(Hosts, AHostThatLeavesIsGoneWithoutALossAndComesBack) {

@@ -59,7 +59,9 @@ class MadeUpHost {
   void fall_silent() { silent_ = true; }
   void leave() { leaving_ = true; }
   absl::StatusOr<Frame> next() { return slot_->receive(); }
-  void say(const Message& message) { EXPECT_TRUE(slot_->send(message).ok()); }
+  void say(const Message& message, absl::Span<const Channel::Bytes> payload = {}) {
+    EXPECT_TRUE(slot_->send(message, payload).ok());
+  }
   // Of one that may be given up meanwhile.
   absl::Status send(const Message& message, absl::Span<const Channel::Bytes> payload = {}) {
     return slot_->send(message, payload);

@@ -35,6 +35,16 @@ uint64_t bytes_of(const engine::BatchRun& batch) {
   return sum;
 }
 
+// What waited for something that did not come says nothing of how long the way takes: inputs, or
+// the process of a model. Nor does a batch of which nothing was run.
+bool shows_the_way(const engine::BatchResult& result) {
+  const auto in_vain = [](const auto& part) {
+    return absl::IsDataLoss(part.status()) || engine::absence_of(part.status()) != Absence::kNone;
+  };
+  return absl::c_any_of(result.parts, [](const auto& part) { return part.ok(); }) &&
+         absl::c_none_of(result.parts, in_vain);
+}
+
 absl::Status too_late() {
   return absent(Absence::kLate, error(absl::StatusCode::kDeadlineExceeded,
                                       "it waited for its worker until its deadline"));
@@ -284,10 +294,8 @@ absl::Status RemoteExecutor::end(const absl::StatusOr<Begun>& begun, const engin
   result.link = away - result.run - result.input - result.output;
   result.input += result.link;
   result.moved += begun->bytes + frame->bytes;
-  // What waited for inputs that did not come says nothing of how long the way takes.
-  const bool all_good = absl::c_all_of(result.parts, [](const auto& part) { return part.ok(); });
   host.ended_batch();
-  if (all_good) host.crossed(result.link, result.moved);
+  if (shows_the_way(result)) host.crossed(result.link, result.moved);
   return absl::OkStatus();
 }
 

@@ -82,7 +82,8 @@ absl::Status WorkerSession::serve_slot(Channel& channel, uint32_t slot) {
   }
 }
 
-// Again, once, where a model's process was not there and is soon.
+// Again, once, where a model's process was not there and is soon; that wait is none of the way
+// here.
 engine::BatchResult WorkerSession::execute(uint32_t slot, VariantId variant,
                                            const engine::BatchRun& run) {
   engine::Executor& executor = slots_.executor(slot);
@@ -92,8 +93,12 @@ engine::BatchResult WorkerSession::execute(uint32_t slot, VariantId variant,
   };
   engine::BatchResult result = once();
   if (!is_away(result)) return result;
+  const Time began = monotonic_now();
   await(executor, variant);
-  return once();
+  const Duration waited = monotonic_now() - began;
+  result = once();
+  result.input += waited;
+  return result;
 }
 
 absl::Status WorkerSession::run(Channel& channel, uint32_t slot, const Frame& frame) {
