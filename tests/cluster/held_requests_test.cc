@@ -321,6 +321,12 @@ TEST_F(Held, AllEndWhenTheFrontendStops) {
   add(0);
   requests.end_all(absl::UnavailableError("stops"));
   EXPECT_EQ(replies.size(), 2u);
+  asked.clear();
+  add(1);  // by a thread that had begun before
+  ASSERT_EQ(replies.size(), 3u);
+  EXPECT_TRUE(absl::IsUnavailable(replies[2].status));
+  EXPECT_THAT(asked, IsEmpty());
+  EXPECT_EQ(requests.size(), 0u);
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ FrontendEngine::FrontendEngine(Options options)
       trees_({.next_id = [this] { return JobId(requests_.next_key()); },
               .submit =
                   [this](JobId id, engine::InferRequest request, engine::Reply reply) {
-                    submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
+                    submit_as(id, std::move(request), std::move(reply), Origin::kStage);
                   },
               .cancel = [this](JobId id) { cancel(id); },
               .request_parts = options_.engine.limits.request_parts,
@@ -99,7 +99,7 @@ FrontendEngine::FrontendEngine(Options options)
       reruns_({.next_id = [this] { return JobId(requests_.next_key()); },
                .submit =
                    [this](JobId id, engine::InferRequest request, engine::Reply reply) {
-                     submit_as(id, std::move(request), std::move(reply), /*of_stage=*/true);
+                     submit_as(id, std::move(request), std::move(reply), Origin::kStageAgain);
                    },
                .cancel = [this](JobId id) { cancel(id); },
                .go_on = [this](JobId id,
@@ -137,9 +137,11 @@ void FrontendEngine::connect(std::string address) {
 }
 
 FrontendEngine::~FrontendEngine() {
+  const absl::Status why = error(absl::StatusCode::kUnavailable, "the server is shutting down");
   timer_.reset();
   trees_.stop();
-  requests_.end_all(error(absl::StatusCode::kUnavailable, "the server is shutting down"));
+  reruns_.stop(why);
+  requests_.end_all(why);
   if (models_ != nullptr) models_->stop();
   for (const auto& division : divisions_) division->link->stop();
 }
@@ -165,13 +167,14 @@ engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
 
 JobId FrontendEngine::submit(engine::InferRequest request, engine::Reply reply) {
   const JobId id(requests_.next_key());
-  submit_as(id, std::move(request), std::move(reply), /*of_stage=*/false);
+  submit_as(id, std::move(request), std::move(reply), Origin::kClient);
   return id;
 }
 
 // Stages have routes, and are in no catalog.
 void FrontendEngine::submit_as(JobId id, engine::InferRequest request, engine::Reply reply,
-                               bool of_stage) {
+                               Origin origin) {
+  const bool of_stage = origin != Origin::kClient;
   const auto routes = routes_.read();
   auto route = routes->find(request.service, request.version);
   if (!of_stage && routes->catalog->find(request.service) == nullptr) {
@@ -184,7 +187,7 @@ void FrontendEngine::submit_as(JobId id, engine::InferRequest request, engine::R
                           away ? engine::Outcome::kUnavailable : engine::Outcome::kInvalid);
   }
   if ((*route)->pipeline == nullptr) {
-    return hold(id, std::move(request), std::move(reply), **route);
+    return hold(id, std::move(request), std::move(reply), **route, origin);
   }
   auto job = engine::let_in(id, std::move(request), std::move(reply), *std::move(route),
                             of_stage ? engine::Place::kTaken : engine::Place::kAsked);
@@ -196,13 +199,13 @@ void FrontendEngine::submit_as(JobId id, engine::InferRequest request, engine::R
 }
 
 void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply reply,
-                          const engine::Route& route) {
+                          const engine::Route& route, Origin origin) {
   HeldRequests::Request held{.variant = route.variant,
                              .ensemble = {route.composite, route.ensemble}};
   absl::StatusOr<engine::Admitted> admitted =
       engine::admit(request, route.variant->signature, {route.part_items, route.most_parts});
   if (absl::Status said = check_submit(request); !said.ok()) admitted = std::move(said);
-  const uint64_t bytes = sent_bytes(request);
+  const uint64_t bytes = origin == Origin::kStageAgain ? 0 : sent_bytes(request);
   held.request = std::move(request);
   if (admitted.ok()) held.admitted = *std::move(admitted);
   held.deadline = engine::deadline_of(held.request, route.slo);
@@ -210,7 +213,7 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   if (!admitted.ok()) {
     return engine::reject(held.request, held.reply, admitted.status(), engine::Outcome::kInvalid);
   }
-  if (ByteBudget& budget = *route.gate->bytes; !budget.take(bytes)) {
+  if (ByteBudget& budget = *route.gate->bytes; bytes > 0 && !budget.take(bytes)) {
     const absl::Status full = engine::no_room_for(bytes, route.service, budget);
     return engine::reject(
         held.request, held.reply, full,
@@ -239,9 +242,7 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   });
 }
 
-// They were not counted where they were before.
 void FrontendEngine::go_on(JobId id, HeldRequests::Request request) {
-  (void)request.bytes.grow_to(sent_bytes(request.request));
   const uint64_t session = link(request.division).session();
   requests_.add(id.value(), std::move(request), session,
                 [&](uint64_t key, const auto& of) { ask(session, key, of); });
@@ -258,7 +259,10 @@ void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Req
 
 void FrontendEngine::cancel(JobId job) {
   if (trees_.cancel(job) || reruns_.cancel(job)) return;
-  if (const auto division = requests_.cancel(job.value())) give_up(job.value(), *division);
+  if (const auto division = requests_.cancel(job.value())) {
+    return give_up(job.value(), *division);
+  }
+  (void)reruns_.cancel(job);  // since it may have lost its inputs meanwhile
 }
 
 void FrontendEngine::give_up(uint64_t key, uint32_t division) {
@@ -281,12 +285,8 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
       reply = engine::ReplyPart{.status = internal("{}", message(reply.status())),
                                 .why = {.outcome = engine::Outcome::kFailed}};
     }
-    if (absl::IsDataLoss(reply->status)) {
-      if (auto request = requests_.lose_inputs(each.key())) {
-        reruns_.begin(JobId(each.key()), *std::move(request));
-        continue;
-      }
-    }
+    const auto lose = [&] { return requests_.lose_inputs(each.key()); };
+    if (absl::IsDataLoss(reply->status) && reruns_.begin(JobId(each.key()), lose)) continue;
     HeldAnswers::Subsets answered_by(each.answered_by().begin(), each.answered_by().end());
     requests_.told(each.key(), {*std::move(reply), std::move(answered_by)}, now);
   }

@@ -69,10 +69,12 @@ class FrontendEngine : public engine::Engine {
   explicit FrontendEngine(Options options);
   void connect(std::string address);
   SchedulerLink& link(uint32_t division) const { return *divisions_[division]->link; }
-  void submit_as(JobId id, engine::InferRequest request, engine::Reply reply, bool of_stage);
+  // Whose request it is. What a stage runs again with is held by its source, and counted there.
+  enum class Origin : uint8_t { kClient, kStage, kStageAgain };
+  void submit_as(JobId id, engine::InferRequest request, engine::Reply reply, Origin origin);
   // One that workers run.
-  void hold(JobId id, engine::InferRequest request, engine::Reply reply,
-            const engine::Route& route);
+  void hold(JobId id, engine::InferRequest request, engine::Reply reply, const engine::Route& route,
+            Origin origin);
   static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
                                engine::Reply reply);
   void told(uint32_t division, const Told& told);
@@ -94,7 +96,7 @@ class FrontendEngine : public engine::Engine {
   engine::Published<Offer> offer_;
   std::vector<std::unique_ptr<OfDivision>> divisions_;  // which the threads of the following use
   engine::Trees trees_;                                 // the last replies come to it
-  StageReruns reruns_;
+  StageReruns reruns_;                                  // the same
   HeldRequests requests_;
   InputHolder holder_;
   std::unique_ptr<engine::Periodic> timer_;

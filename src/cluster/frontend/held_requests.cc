@@ -35,10 +35,13 @@ void HeldRequests::add(uint64_t key, Request request, uint64_t session, Ask ask)
   auto held = std::make_shared<Held>(std::move(request));
   if (session != 0) held->is_asked(session);
   Shard& of = shard(key);
+  std::optional<absl::Status> over;
   {
     const std::lock_guard lock(of.mutex);
-    of.held.emplace(key, held);
+    over = of.over;
+    if (!over) of.held.emplace(key, held);
   }
+  if (over) return refuse(*held, *std::move(over), engine::Outcome::kUnavailable);
   if (session != 0) ask(key, held->of);
 }
 
@@ -287,6 +290,7 @@ void HeldRequests::end_all(const absl::Status& why) {
     std::unordered_map<uint64_t, std::shared_ptr<Held>> all;
     {
       const std::lock_guard lock(of.mutex);
+      of.over = why;
       all.swap(of.held);
     }
     for (const auto& [key, held] : all) refuse(*held, why, engine::Outcome::kUnavailable);

@@ -107,7 +107,7 @@ class HeldRequests {
   // whose outputs do not come, or that their division's scheduler has not been asked for.
   // `gave_up`: for each that has ended.
   void look(Time now, absl::Span<const Scheduler> by_division, Ask ask, Ask gave_up);
-  // All of them: the frontend stops.
+  // All of them, and all that come: the frontend stops.
   void end_all(const absl::Status& why);
   size_t size() const;
 
@@ -136,6 +136,7 @@ class HeldRequests {
   using Some = std::vector<std::pair<uint64_t, std::shared_ptr<Held>>>;
   struct Shard {
     mutable std::mutex mutex;
+    std::optional<absl::Status> over;  // why whatever comes ends at once
     std::unordered_map<uint64_t, std::shared_ptr<Held>> held;
   };
   Shard& shard(uint64_t key) { return shards_[key % shards_.size()]; }
