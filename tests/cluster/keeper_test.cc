@@ -65,8 +65,13 @@ TEST_F(Keeping, HasNoRoomForMore) {
 
 TEST_F(Keeping, ForgetsWhatNobodyFetchedInTime) {
   const auto late = keep(1, monotonic_now() - Duration::millis(1));
-  EXPECT_TRUE(keep(1).has_value());
   EXPECT_TRUE(absl::IsNotFound(keeper_.give(kept(*late, 0, 16)).status()));
+  EXPECT_EQ(keeper_.held(), 0u);
+  keep(1, monotonic_now() + Duration::seconds(60));
+  keeper_.forget(monotonic_now());
+  EXPECT_EQ(keeper_.held(), 16u);
+  keeper_.forget(monotonic_now() + Duration::seconds(60));
+  EXPECT_EQ(keeper_.held(), 0u);
 }
 
 TEST(Keeper, KeepsNothingWhereNobodyCanFetchIt) {

@@ -1,10 +1,10 @@
 // A worker's batches, as a scheduler asks for them.
 #include "cluster/worker/worker_session.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <future>
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <utility>
@@ -46,6 +46,35 @@ class Restarted : public engine::Executor {
  private:
   bool back_ = false;
 };
+
+// Without anybody who fetches or keeps something.
+TEST(WorkerSession, ABeatForgetsWhatWasKeptTooLong) {
+  Lookout lookout;
+  Keeper keeper({});
+  ASSERT_TRUE(keeper.listen("127.0.0.1", 0).ok());
+  Ways ways({}, lookout, keeper);
+  WorkerSlots slots({});
+  WorkerSession session(slots, 0, ways, keeper,
+                        [](const Load&) { return absl::NotFoundError("nothing is loaded"); });
+  const Tensor tensor = numbers("y", {1}, {1});
+  ASSERT_TRUE(keeper.keep(tensor.data.bytes, 1, monotonic_now() + Duration::millis(1)).has_value());
+  const auto acceptor = *Tcp::listen("127.0.0.1", 0);
+  const auto scheduler =
+      *Tcp::connect(fmt::format("127.0.0.1:{}", acceptor->port()), Duration::seconds(60));
+  const auto control = *acceptor->accept();
+  std::thread beats([&] {
+    const std::atomic<bool> leaving{false};
+    EXPECT_FALSE(session.beat(*control, Duration::seconds(60), leaving).ok());
+  });
+  Message beat;
+  for (uint64_t number = 1; keeper.held() > 0; ++number) {
+    beat.mutable_beat()->set_number(number);
+    ASSERT_TRUE(scheduler->send(beat).ok());
+    ASSERT_TRUE(scheduler->receive().ok());
+  }
+  scheduler->cut();
+  beats.join();
+}
 
 TEST(WorkerSession, TheWaitForAProcessIsNotPartOfTheWay) {
   Lookout lookout;

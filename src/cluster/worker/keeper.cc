@@ -54,8 +54,7 @@ std::optional<uint64_t> Keeper::keep(absl::Span<const std::byte> bytes, uint32_t
   if (address_.empty() || readers == 0 || bytes.empty()) return {};
   {
     const std::lock_guard lock(mutex_);
-    const Time now = monotonic_now();
-    while (!by_end_.empty() && by_end_.begin()->first <= now) drop(by_end_.begin()->second);
+    drop_late(monotonic_now());
     if (bytes.size() > most_ - held_) return {};
     held_ += bytes.size();
   }
@@ -67,6 +66,15 @@ std::optional<uint64_t> Keeper::keep(absl::Span<const std::byte> bytes, uint32_t
   return key;
 }
 
+void Keeper::forget(Time now) {
+  const std::lock_guard lock(mutex_);
+  drop_late(now);
+}
+
+void Keeper::drop_late(Time now) {
+  while (!by_end_.empty() && by_end_.begin()->first <= now) drop(by_end_.begin()->second);
+}
+
 void Keeper::drop(uint64_t key) {
   const auto it = all_.find(key);
   held_ -= it->second.bytes->size();
@@ -76,6 +84,7 @@ void Keeper::drop(uint64_t key) {
 
 absl::StatusOr<Payload> Keeper::give(const Kept& what) {
   const std::lock_guard lock(mutex_);
+  drop_late(monotonic_now());
   const auto it = all_.find(what.key());
   if (it == all_.end()) return not_found("it is kept no more");
   const auto bytes = it->second.bytes;

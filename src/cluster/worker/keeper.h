@@ -33,6 +33,8 @@ class Keeper {
   std::optional<uint64_t> keep(absl::Span<const std::byte> bytes, uint32_t readers, Time until);
   // NOT_FOUND: it has gone.
   absl::StatusOr<Payload> give(const Kept& what);
+  // What nobody fetched in time goes: to be called now and then.
+  void forget(Time now);
   uint64_t held() const;  // bytes
 
  private:
@@ -41,6 +43,7 @@ class Keeper {
     uint64_t to_give = 0;  // bytes, to all readers
     Time until;
   };
+  void drop_late(Time now);
   void drop(uint64_t key);
   absl::Status serve(Channel& channel);
 

@@ -71,6 +71,7 @@ void Worker::run() {
   std::string said;
   while (!leaving_) {
     const Time began = monotonic_now();
+    keeper_.forget(began);  // without a scheduler, whose beats are heard else
     std::string why;
     bool served = false;
     for (const std::string& scheduler : options_.schedulers) {

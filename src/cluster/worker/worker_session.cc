@@ -65,6 +65,7 @@ absl::Status WorkerSession::beat(Channel& control, Duration silence,
     answer.mutable_echo()->set_leaving(leaving);
     answer.mutable_echo()->set_clock_nanos(monotonic_now().nanos());
     RETURN_IF_ERROR(control.send(answer));
+    keeper_.forget(monotonic_now());
   }
 }
 

@@ -24,7 +24,7 @@ class WorkerSession {
   using Open = std::function<absl::StatusOr<std::shared_ptr<const engine::Variant>>(const Load&)>;
   // The first `count` of the slots take part, which live longer, as the others do.
   WorkerSession(WorkerSlots& slots, uint32_t count, Ways& ways, Keeper& keeper, Open open)
-      : slots_(slots), open_(std::move(open)) {
+      : slots_(slots), keeper_(keeper), open_(std::move(open)) {
     slots_.begin();
     for (uint32_t i = 0; i < count; ++i) {
       holders_.push_back(std::make_unique<Holders>(ways, keeper));
@@ -35,7 +35,8 @@ class WorkerSession {
 
   // Batches of a slot, or loads.
   void serve(std::shared_ptr<Channel> channel, std::optional<uint32_t> slot);
-  // Answers beats until nothing is heard for `silence`: why. Blocks.
+  // Answers beats until nothing is heard for `silence`: why. Each is a moment for the keeper to
+  // forget what is late. Blocks.
   absl::Status beat(Channel& control, Duration silence, const std::atomic<bool>& leaving);
 
  private:
@@ -49,6 +50,7 @@ class WorkerSession {
   absl::Status load(const Load& load, Loaded& answer);
 
   WorkerSlots& slots_;
+  Keeper& keeper_;
   std::vector<std::unique_ptr<Holders>> holders_;  // by slot
   const Open open_;
   std::vector<std::shared_ptr<Channel>> channels_;
