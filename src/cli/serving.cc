@@ -242,6 +242,7 @@ absl::StatusOr<Serving> make_serving(const ServeArguments& arguments, serve::Con
   engine::WorkerOptions& workers = config.engine.workers;
   workers.nursery = serve::make_nursery(config);
   RETURN_IF_ERROR(engine::check_isolation(workers));
+  for (const std::string& line : serve::unknown_in_divisions(config)) spdlog::warn("{}", line);
   ASSIGN_OR_RETURN(serving.engine, engine::make_engine(config.engine));
   return serving;
 }

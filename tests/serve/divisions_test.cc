@@ -12,12 +12,14 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-absl::StatusOr<Config> configuration(std::string_view divisions, std::string_view services) {
+absl::StatusOr<Config> configuration(std::string_view divisions, std::string_view services,
+                                     std::string_view lock = "lock: lock") {
   const std::string text = fmt::format(
       "models: m\nworkers: {{types: [{{name: far, count: 2, remote: true}}]}}\n"
-      "cluster: {{listen: 'localhost:0', lock: lock, divisions: {}}}\nservices: {}",
-      divisions, services);
+      "cluster: {{listen: 'localhost:0', {}, divisions: {}}}\nservices: {}",
+      lock, divisions, services);
   return parse_config(text, "/srv");
 }
 
@@ -69,6 +71,9 @@ TEST(Divisions, WhatNoSchedulerCouldServeIsAnError) {
       error_of("{one: [a], two: [b, a]}", "{}"),
       HasSubstr("$.cluster.divisions.two[1]: \"a\", expected a model in no other division"));
   EXPECT_THAT(error_of("{../one: [a]}", "{}"), HasSubstr("expected a division with a name"));
+  EXPECT_THAT(error_of("{one-: [a]}", "{}"), HasSubstr("expected a division with a name"));
+  EXPECT_THAT(error_of("{one: [a], two: [s]}", "{s: {model: b}}"),
+              HasSubstr("cluster.divisions.two: 's' is a service, expected its models"));
   const auto circle =
       configuration(kTwo,
                     "{x: {kind: variants, variants: [{service: y}]}, y: {kind: variants, variants: "
@@ -76,6 +81,31 @@ TEST(Divisions, WhatNoSchedulerCouldServeIsAnError) {
   if (!circle.ok()) return;  // known sooner
   Config config = *circle;
   EXPECT_FALSE(take_division("one", config.cluster, config.engine).ok());
+}
+
+TEST(Divisions, EachNamesALease) {
+  const auto error_of = [](size_t lease, std::string_view division) {
+    const std::string name(lease, 'l');
+    return std::string(message(configuration(fmt::format("{{{}: [a]}}", division), "{}",
+                                             fmt::format("lease: {{name: {}}}", name))
+                                   .status()));
+  };
+  EXPECT_EQ(error_of(249, "one"), "");
+  EXPECT_THAT(
+      error_of(250, "one"),
+      HasSubstr("expected a division whose name and lease.name have 252 characters at most"));
+}
+
+TEST(Divisions, WhatNamesNoModelSaysWhatWasProbablyMeant) {
+  const Config config = *configuration("{one: [resnet], two: [sentimnet, later]}", "{}");
+  EXPECT_THAT(
+      unknown_in_divisions(config.cluster, {"ner", "resnet", "sentiment"}),
+      ElementsAre(HasSubstr("cluster.divisions.two: 'sentimnet' is no model of the repository "
+                            "(was 'sentiment' meant?); models that no division names, which "
+                            "are of one: ner, sentiment"),
+                  HasSubstr("two: 'later' is no model of the repository; models")));
+  EXPECT_THAT(unknown_in_divisions(config.cluster, {"resnet", "sentimnet", "later"}), IsEmpty());
+  EXPECT_THAT(unknown_in_divisions({}, {"resnet"}), IsEmpty());
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/engine.h"
+#include "serve/config/divisions.h"
 
 namespace fermata::serve {
 
@@ -16,6 +17,7 @@ CheckReport check(const Config& config,
   CheckReport report;
   report.findings = std::move(found.findings);
   report.notes = std::move(found.notes);
+  for (std::string& line : unknown_in_divisions(config)) report.notes.push_back(std::move(line));
   std::map<std::string, CheckReport::Model> models;
   for (const auto& service : found.catalog->services) {
     if (service->versions.empty()) continue;

@@ -19,7 +19,7 @@ struct CheckReport {
   };
   std::vector<Model> models;
   std::vector<std::string> findings;  // one line each; empty: all is well
-  std::vector<std::string> notes;     // settings of models that are read and not followed
+  std::vector<std::string> notes;     // settings that are read and not followed
 };
 
 // Holds a configuration against its model repository by starting the engine that `serve` would

@@ -9,13 +9,14 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
 #include "cluster/wire/offered.h"
 #include "serve/config/reach.h"
 
 namespace fermata::serve {
 namespace {
 
-constexpr size_t kLongestDivision = 63;
+constexpr size_t kLongestDivision = 63, kLongestLease = 253;
 constexpr char kAddress[] = "HOST:PORT, port 0 for a free one";
 
 cluster::TlsFiles tls_files(Reader reader) {
@@ -28,17 +29,22 @@ cluster::TlsFiles tls_files(Reader reader) {
   return files;
 }
 
-// It becomes a part of a path.
+// A DNS subdomain, which becomes a part of a path.
 bool is_kubernetes_name(std::string_view name, size_t most) {
-  const auto plain = [](char c) {
-    return absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-' || c == '.';
+  const auto plain = [](char c) { return absl::ascii_islower(c) || absl::ascii_isdigit(c); };
+  const auto is_label = [&plain](std::string_view label) {
+    return !label.empty() && plain(label.front()) && plain(label.back()) &&
+           absl::c_all_of(label, [&plain](char c) { return plain(c) || c == '-'; });
   };
-  return !name.empty() && name.size() <= most && absl::c_all_of(name, plain) &&
-         name.front() != '.' && name.back() != '.' && name.find("..") == std::string_view::npos;
+  const std::vector<std::string> labels = absl::StrSplit(std::string(name), '.');
+  return name.size() <= most && absl::c_all_of(labels, is_label);
 }
 
 std::string kubernetes_name(size_t most) {
-  return fmt::format("a name of Kubernetes: small letters, digits, '-' and '.', {} at most", most);
+  return fmt::format(
+      "a name of Kubernetes: small letters, digits, '-' and '.', a letter or digit first, last and "
+      "beside each '.', {} at most",
+      most);
 }
 
 std::string name_in_kubernetes(const Reader& reader, size_t most) {
@@ -51,7 +57,7 @@ cluster::LeaseOptions lease(const Reader& reader, const std::string& lock) {
   cluster::LeaseOptions lease;
   if (!reader.present()) return lease;
   ObjectReader fields = reader.object();
-  lease.name = name_in_kubernetes(fields["name"], 253);
+  lease.name = name_in_kubernetes(fields["name"], kLongestLease);
   if (Reader space = fields["namespace"]; space.present()) {
     lease.space = name_in_kubernetes(space, 63);
   }
@@ -73,13 +79,18 @@ cluster::LeaseOptions lease(const Reader& reader, const std::string& lock) {
   return lease;
 }
 
-std::vector<cluster::Division> divisions(const Reader& reader) {
+std::vector<cluster::Division> divisions(const Reader& reader, const cluster::LeaseOptions& lease) {
   std::vector<cluster::Division> divisions;
   if (!reader.present()) return divisions;
   std::map<std::string, std::string> division_of;
   for (const auto& [name, models] : reader.map()) {
     if (!is_kubernetes_name(name, kLongestDivision)) {  // a file and a Lease are named after it
       models.fail("a division with " + kubernetes_name(kLongestDivision));
+    }
+    const size_t of_lease = lease.name.size() + 1 + name.size();  // take_division() makes it so
+    if (lease.on() && of_lease > kLongestLease) {
+      models.fail(fmt::format("a division whose name and lease.name have {} characters at most",
+                              kLongestLease - 1));
     }
     cluster::Division& division = divisions.emplace_back(cluster::Division{.name = name});
     for (const Reader& each : models.list()) {
@@ -145,7 +156,7 @@ cluster::Options cluster_options(Reader reader, const engine::WorkerOptions& wor
   }
   if (Reader lock = fields["lock"]; lock.present()) options.lock = lock.string();
   options.lease = lease(fields["lease"], options.lock);
-  options.divisions = divisions(fields["divisions"]);
+  options.divisions = divisions(fields["divisions"], options.lease);
   if (!any_remote) reader.fail("a type of workers with remote: true too");
   return options;
 }

@@ -3,15 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "absl/algorithm/container.h"
+#include "base/nearest_name.h"
 #include "base/status.h"
 #include "engine/host/dependents.h"
 #include "engine/services/pipeline.h"
+#include "model/repository.h"
 
 namespace fermata::serve {
 namespace {
+
+constexpr size_t kMostNamed = 8;  // models in a line
 
 size_t division_of(const cluster::Options& cluster, std::string_view model) {
   const auto has = [model](const auto& division) {
@@ -21,11 +27,39 @@ size_t division_of(const cluster::Options& cluster, std::string_view model) {
   return at == cluster.divisions.end() ? 0 : at - cluster.divisions.begin();
 }
 
+// Services are of the division of their models.
+absl::Status check_models(const cluster::Options& cluster,
+                          const std::vector<engine::ServiceOptions>& services) {
+  std::set<std::string> models, others;
+  for (const engine::ServiceOptions& service : services) {
+    for (const std::string& model : engine::all_models_of(service)) models.insert(model);
+    others.insert(service.name);
+  }
+  for (const auto& division : cluster.divisions) {
+    for (const std::string& name : division.models) {
+      if (models.contains(name) || !others.contains(name)) continue;
+      return invalid("$.cluster.divisions.{}: '{}' is a service, expected its models",
+                     division.name, name);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The first of them, and how many more there are.
+std::string list(const std::vector<std::string_view>& names) {
+  if (names.empty()) return "none";
+  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min(names.size(), kMostNamed));
+  const std::string some = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  if (end == names.end()) return some;
+  return fmt::format("{} and {} more", some, names.end() - end);
+}
+
 }  // namespace
 
 absl::Status check_divisions(const cluster::Options& cluster,
                              const std::vector<engine::ServiceOptions>& services) {
   if (cluster.divisions.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(check_models(cluster, services));
   for (const engine::ServiceOptions& service : services) {
     const std::vector<std::string> models = engine::all_models_of(service);
     for (const std::string& model : models) {
@@ -39,6 +73,35 @@ absl::Status check_divisions(const cluster::Options& cluster,
     }
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> unknown_in_divisions(const cluster::Options& cluster,
+                                              const std::vector<std::string>& models) {
+  std::vector<std::string_view> unnamed(models.begin(), models.end());
+  for (const auto& division : cluster.divisions) {
+    std::erase_if(unnamed, [&division](const std::string_view model) {
+      return absl::c_linear_search(division.models, model);
+    });
+  }
+  std::vector<std::string> lines;
+  for (const auto& division : cluster.divisions) {
+    for (const std::string& name : division.models) {
+      if (absl::c_linear_search(models, name)) continue;
+      const auto meant = nearest_name(name, unnamed);
+      lines.push_back(fmt::format(
+          "cluster.divisions.{}: '{}' is no model of the repository{}; models that no division "
+          "names, which are of {}: {}",
+          division.name, name, meant ? fmt::format(" (was '{}' meant?)", *meant) : "",
+          cluster.divisions.front().name, list(unnamed)));
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> unknown_in_divisions(const Config& config) {
+  const auto models = model_names(config.engine.repository);
+  if (!models.ok()) return {};
+  return unknown_in_divisions(config.cluster, *models);
 }
 
 absl::Status take_division(const std::string& name, cluster::Options& cluster,
