@@ -8,7 +8,8 @@
 
 namespace fermata::cluster {
 
-inline constexpr uint32_t kVersion = 3;  // of the messages
+// Of the messages: another one with each change of what these say or mean (proto/cluster.proto).
+inline constexpr uint32_t kVersion = 4;
 
 // PEM files; all or none. Both sides of a connection show a certificate of the authority.
 struct TlsFiles {

@@ -1,11 +1,14 @@
 #include "cluster/wire/messages.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <string_view>
 
 #include "cluster/fixture.h"
+#include "cluster/options.h"
 #include "engine/execute/absence.h"
 
 namespace fermata::cluster {
@@ -215,6 +218,32 @@ TEST(Messages, TextsThatAreNoUtf8Arrive) {
   const auto received = read_batch(read_again(batch.sent()), signature(), kNow);
   ASSERT_TRUE(received.ok()) << received.status();
   EXPECT_EQ(*received->run.parts[0].id, "\xff\xfe");
+}
+
+// What a part can tell of the messages: each field with its number and type.
+uint64_t fingerprint() {
+  uint64_t hash = 14695981039346656037u;
+  const auto add = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 1099511628211u;
+  };
+  const google::protobuf::FileDescriptor& file = *Message::descriptor()->file();
+  for (int m = 0; m < file.message_type_count(); ++m) {
+    for (int f = 0; f < file.message_type(m)->field_count(); ++f) {
+      const google::protobuf::FieldDescriptor& field = *file.message_type(m)->field(f);
+      const auto* const of = field.message_type();
+      add(fmt::format("{}.{} {} {} {} {} {}\n", file.message_type(m)->name(), field.name(),
+                      field.number(), static_cast<int>(field.type()), field.is_repeated(),
+                      field.has_presence(), of == nullptr ? "" : of->name()));
+    }
+  }
+  return hash;
+}
+
+// Else parts of two releases would take each other and misread what they say. Has the fingerprint
+// changed, so has the version: write both here.
+TEST(Messages, AreThoseOfTheirVersion) {
+  EXPECT_EQ(kVersion, 4u);
+  EXPECT_EQ(fingerprint(), 11618614829262791056u);
 }
 
 TEST(Messages, HostsCompareModelsByTheirText) {
