@@ -149,6 +149,26 @@ TEST_F(InputsHeld, AWayThatIsCutIsRememberedUntilItIsThereAgain) {
   EXPECT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
 }
 
+// At the same address, while the worker has a connection with the one before.
+TEST_F(InputsHeld, AFrontendThatWasStartedAgainIsNotCutOff) {
+  const Asked asked = add();
+  engine::Variant variant{.model = "m"};
+  variant.signature = signature();
+  Batch batch = batch_of(asked);
+  Holders holders(ways_, keeper_);
+  auto first = std::make_unique<InputHolder>(requests_, TlsFiles());
+  ASSERT_TRUE(first->listen("127.0.0.1", 0).ok());
+  const uint16_t port = first->port();
+  batch.set_holders(0, fmt::format("127.0.0.1:{}", port));
+  EXPECT_TRUE(holders.fetch(batch, variant, monotonic_now())->parts[0].status.ok());
+  first.reset();
+  InputHolder again(requests_, {});
+  ASSERT_TRUE(again.listen("127.0.0.1", port).ok());
+  const auto fetched = holders.fetch(batch, variant, monotonic_now());
+  EXPECT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
+  EXPECT_TRUE(ways_.check(batch.holders(0)).ok());
+}
+
 // Two hosts: the first runs a stage, and the second one that reads what it gave.
 class StagesHeld : public InputsHeld {
  protected:

@@ -71,44 +71,54 @@ void Holders::lost(const std::string& address, const absl::Status& why) {
   if (drop(address)) ways_.lost(address, why);
 }
 
-absl::StatusOr<std::shared_ptr<Channel>> Holders::link(const std::string& address,
-                                                       Duration patience) {
+absl::StatusOr<Holders::Link> Holders::link(const std::string& address, Duration patience) {
   RETURN_IF_ERROR(ways_.check(address));
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = links_.find(address); it != links_.end()) return it->second;
+    if (const auto it = links_.find(address); it != links_.end()) return Link{it->second, true};
   }
   ASSIGN_OR_RETURN(auto channel, ways_.connect(address, patience));
   const std::lock_guard lock(mutex_);
   if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
-  return links_[address] = std::move(channel);
+  return Link{links_[address] = std::move(channel), false};
 }
 
 // A connection that was kept may have ended long ago: then by a new one, once.
-void Holders::ask(const Message& text, const std::string& address, Duration limit, Asked& asked) {
+void Holders::ask(Duration limit, Asked& asked) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     const Time by = monotonic_now() + limit;
-    absl::StatusOr<std::shared_ptr<Channel>> channel = link(address, limit);
-    asked.failed = channel.status();
-    asked.late = !channel.ok() && monotonic_now() >= by;
-    if (!channel.ok()) return;
-    asked.channel = *std::move(channel);
+    absl::StatusOr<Link> link = this->link(asked.address, limit);
+    asked.failed = link.status();
+    asked.late = !link.ok() && monotonic_now() >= by;
+    asked.kept = link.ok() && link->kept;
+    if (!link.ok()) return;
+    asked.channel = std::move(link->channel);
     asked.channel->expect_by(monotonic_now() + limit);
-    asked.failed = asked.channel->send(text);
+    asked.failed = asked.channel->send(asked.text);
     asked.channel->expect_by(Time::infinite());
     if (asked.failed.ok()) return;
     asked.late = asked.channel->late();
-    drop(address);
+    drop(asked.address);
   }
 }
 
-// Where none comes, its connection is of no use any more.
-absl::StatusOr<Frame> Holders::answer(Asked& asked, Duration limit, int given) {
+absl::StatusOr<Frame> Holders::answer_once(Asked& asked, Duration limit) {
   RETURN_IF_ERROR(asked.failed);
   asked.channel->expect_pieces(limit, monotonic_now() + kGives);
   absl::StatusOr<Frame> frame = asked.channel->receive();
   asked.channel->expect_pieces(Duration(), Time::infinite());
   asked.late = !frame.ok() && asked.channel->late();
+  return frame;
+}
+
+// Where none comes, its connection is of no use any more. The kernel may have taken what was asked
+// over one that had ended, since the other side was started again.
+absl::StatusOr<Frame> Holders::answer(Asked& asked, Duration limit, int given) {
+  absl::StatusOr<Frame> frame = answer_once(asked, limit);
+  if (!frame.ok() && asked.kept && !asked.late && drop(asked.address)) {
+    ask(limit, asked);
+    frame = answer_once(asked, limit);
+  }
   if (frame.ok() && frame->message.inputs().given_size() != given) {
     frame = invalid("{} inputs, expected {}", frame->message.inputs().given_size(), given);
   }
@@ -117,13 +127,11 @@ absl::StatusOr<Frame> Holders::answer(Asked& asked, Duration limit, int given) {
 
 void Holders::receive(const Batch& batch, const Signature& signature, Asked& asked, Fetched& to,
                       std::vector<engine::InferRequest>& requests) {
-  const std::string& address =
-      batch.holders(static_cast<int>(batch.parts(asked.parts[0]).holder()) - 1);
   const auto frame = answer(asked, patience(batch), static_cast<int>(asked.parts.size()));
   if (!frame.ok()) {
-    lost(address, frame.status());
+    lost(asked.address, frame.status());
     for (const int at : asked.parts)
-      to.parts[static_cast<size_t>(at)].status = cut_off(address, frame.status());
+      to.parts[static_cast<size_t>(at)].status = cut_off(asked.address, frame.status());
     return;
   }
   to.bytes += frame->bytes;
@@ -160,15 +168,14 @@ void Holders::fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferR
   const Duration share = limit / static_cast<int64_t>(std::max<size_t>(keepers.size(), 1));
   const Duration each = std::max(share, kLeast);
   for (auto& [address, from] : keepers) {
-    Message text;
-    for (const Payload* wanted : from.wanted) {
-      write_kept(*wanted->elsewhere, *text.mutable_fetch()->add_kept());
-    }
-    ask(text, address, each, from.asked);
+    from.asked.address = address;
+    Fetch& fetch = *from.asked.text.mutable_fetch();
+    for (const Payload* wanted : from.wanted) write_kept(*wanted->elsewhere, *fetch.add_kept());
+    ask(each, from.asked);
   }
   absl::Status gone;
   for (auto& [address, from] : keepers) {
-    if (absl::Status got = receive_kept(address, each, from, to.bytes); !got.ok()) {
+    if (absl::Status got = receive_kept(each, from, to.bytes); !got.ok()) {
       gone = error(absl::StatusCode::kDataLoss, "what an earlier stage gave has gone with {}: {}",
                    address, message(got));
     }
@@ -182,9 +189,9 @@ void Holders::fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferR
 }
 
 // One that is only late may be slow for this batch: others do not do without it.
-absl::Status Holders::receive_kept(const std::string& address, Duration limit, FromKeeper& from,
-                                   uint64_t& bytes) {
+absl::Status Holders::receive_kept(Duration limit, FromKeeper& from, uint64_t& bytes) {
   const std::vector<Payload*>& wanted = from.wanted;
+  const std::string& address = from.asked.address;
   const auto answered = answer(from.asked, limit, static_cast<int>(wanted.size()));
   if (!answered.ok()) {
     if (!from.asked.late) {
@@ -230,12 +237,13 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
   std::vector<engine::InferRequest> requests(parts);
   if (!fetching(true)) return error(absl::StatusCode::kUnavailable, "the worker stops");
   for (size_t h = 0; h < holders; ++h) {
-    if (asked[h].parts.empty()) continue;
-    Message text;
-    for (const int at : asked[h].parts) {
-      write_piece(batch.parts(at), variant, *text.mutable_fetch()->add_pieces());
+    Asked& each = asked[h];
+    if (each.parts.empty()) continue;
+    each.address = batch.holders(static_cast<int>(h));
+    for (const int at : each.parts) {
+      write_piece(batch.parts(at), variant, *each.text.mutable_fetch()->add_pieces());
     }
-    ask(text, batch.holders(static_cast<int>(h)), patience(batch), asked[h]);
+    ask(patience(batch), each);
   }
   for (Asked& each : asked) {
     if (!each.parts.empty()) receive(batch, variant.signature, each, fetched, requests);
@@ -297,12 +305,13 @@ uint64_t Holders::bring(const Batch& batch, const engine::Variant& variant, cons
     absl::Status sent = out.check();
     const bool too_much = !sent.ok();
     if (sent.ok()) {
-      auto channel = link(address, patience(batch));
-      sent = channel.status();
-      if (channel.ok()) {
-        (*channel)->expect_by(monotonic_now() + kBrings);
-        sent = (*channel)->send(out.message, out.payload);
-        (*channel)->expect_by(Time::infinite());
+      const auto link = this->link(address, patience(batch));
+      sent = link.status();
+      if (link.ok()) {
+        Channel& channel = *link->channel;
+        channel.expect_by(monotonic_now() + kBrings);
+        sent = channel.send(out.message, out.payload);
+        channel.expect_by(Time::infinite());
       }
     }
     if (sent.ok()) moved += out.bytes();

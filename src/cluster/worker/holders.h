@@ -45,28 +45,35 @@ class Holders {
 
  private:
   struct Asked {
+    std::string address;
+    Message text;
+    std::vector<int> parts;
     std::shared_ptr<Channel> channel;
+    bool kept = false;  // it was there already
     absl::Status failed;
     bool late = false;  // since something took too long
-    std::vector<int> parts;
   };
   // What another worker keeps, which is to get its place here.
   struct FromKeeper {
     std::vector<Payload*> wanted;
     Asked asked;
   };
-  absl::StatusOr<std::shared_ptr<Channel>> link(const std::string& address, Duration patience);
+  struct Link {
+    std::shared_ptr<Channel> channel;
+    bool kept = false;
+  };
+  absl::StatusOr<Link> link(const std::string& address, Duration patience);
   bool drop(const std::string& address);  // its connection; false: no more is fetched
   void lost(const std::string& address, const absl::Status& why);
   bool fetching(bool is_so);  // false: no more
-  void ask(const Message& text, const std::string& address, Duration limit, Asked& asked);
+  void ask(Duration limit, Asked& asked);
+  static absl::StatusOr<Frame> answer_once(Asked& asked, Duration limit);
   absl::StatusOr<Frame> answer(Asked& asked, Duration limit, int given);
   void receive(const Batch& batch, const Signature& signature, Asked& asked, Fetched& to,
                std::vector<engine::InferRequest>& requests);
   // What of it other workers keep.
   void fetch_kept(Duration limit, Fetched& to, std::vector<engine::InferRequest>& requests);
-  absl::Status receive_kept(const std::string& address, Duration limit, FromKeeper& from,
-                            uint64_t& bytes);
+  absl::Status receive_kept(Duration limit, FromKeeper& from, uint64_t& bytes);
   bool keep(const Part& part, uint32_t readers, const Tensor& tensor, TensorHead& head);
 
   Ways& ways_;
