@@ -169,6 +169,36 @@ TEST_F(InputsHeld, AFrontendThatWasStartedAgainIsNotCutOff) {
   EXPECT_TRUE(ways_.check(batch.holders(0)).ok());
 }
 
+// Frontends come and go without end, and each connection is a file of this process.
+TEST_F(InputsHeld, AConnectionThatNobodyNeedsGoes) {
+  const Asked asked = add();
+  engine::Variant variant{.model = "m"};
+  variant.signature = signature();
+  const auto acceptor = *Tcp::listen("127.0.0.1", 0);
+  std::shared_ptr<Channel> worker;  // as a frontend has it, which knows nothing of the request
+  std::thread frontend([&] {
+    worker = *acceptor->accept();
+    EXPECT_TRUE(worker->receive()->message.has_attach());
+    EXPECT_TRUE(worker->receive()->message.has_fetch());
+    Message nothing;
+    nothing.mutable_inputs()->add_given()->set_code(
+        static_cast<uint32_t>(absl::StatusCode::kCancelled));
+    EXPECT_TRUE(worker->send(nothing).ok());
+  });
+  Batch batch = batch_of(asked);
+  batch.set_holders(0, fmt::format("127.0.0.1:{}", acceptor->port()));
+  Holders holders(ways_, keeper_);
+  const auto cancelled = holders.fetch(batch, variant, monotonic_now());
+  EXPECT_TRUE(absl::IsCancelled(cancelled->parts[0].status));
+  frontend.join();
+  const Time later = monotonic_now() + Duration::seconds(120);
+  EXPECT_TRUE(holders.fetch(batch_of(asked), variant, later)->parts[0].status.ok());
+  lookout_.over(worker);
+  worker->expect_by(monotonic_now() + Duration::seconds(60));
+  EXPECT_FALSE(worker->receive().ok());
+  EXPECT_FALSE(worker->late());
+}
+
 // Two hosts: the first runs a stage, and the second one that reads what it gave.
 class StagesHeld : public InputsHeld {
  protected:

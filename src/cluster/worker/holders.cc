@@ -15,7 +15,8 @@ namespace {
 // elsewhere. All inputs of a batch may take longer.
 constexpr Duration kAnswers = Duration::millis(500), kGives = Duration::seconds(4);
 constexpr Duration kBrings = Duration::seconds(5);
-constexpr Duration kLeast = Duration::millis(25);  // for whoever has inputs
+constexpr Duration kUnused = Duration::seconds(60);  // then a connection goes
+constexpr Duration kLeast = Duration::millis(25);    // for whoever has inputs
 // What stages gave: those after it have deadlines of their own, of which nothing is known here.
 constexpr Duration kKeptLeast = Duration::seconds(5), kKept = Duration::seconds(30);
 
@@ -46,8 +47,8 @@ Duration patience(const Batch& batch) {
 void Holders::end() {
   const std::lock_guard lock(mutex_);
   over_ = true;
-  for (const auto& [address, channel] : links_) {
-    if (fetching_) channel->cut();
+  for (const auto& [address, link] : links_) {
+    if (fetching_) link.channel->cut();
   }
 }
 
@@ -60,10 +61,16 @@ bool Holders::fetching(bool is_so) {
 bool Holders::drop(const std::string& address) {
   const std::lock_guard lock(mutex_);
   if (const auto it = links_.find(address); it != links_.end()) {
-    it->second->cut();
+    it->second.channel->cut();
     links_.erase(it);
   }
   return !over_;
+}
+
+// Its frontend, or the worker that kept something, may have gone for good.
+void Holders::forget_unused(Time now) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(links_, [now](const auto& each) { return now - each.second.used > kUnused; });
 }
 
 // Unless it is this worker that stops.
@@ -75,12 +82,16 @@ absl::StatusOr<Holders::Link> Holders::link(const std::string& address, Duration
   RETURN_IF_ERROR(ways_.check(address));
   {
     const std::lock_guard lock(mutex_);
-    if (const auto it = links_.find(address); it != links_.end()) return Link{it->second, true};
+    if (const auto it = links_.find(address); it != links_.end()) {
+      it->second.used = monotonic_now();
+      return Link{it->second.channel, true};
+    }
   }
   ASSIGN_OR_RETURN(auto channel, ways_.connect(address, patience));
   const std::lock_guard lock(mutex_);
   if (over_ && fetching_) return error(absl::StatusCode::kUnavailable, "the worker stops");
-  return Link{links_[address] = std::move(channel), false};
+  links_[address] = {channel, monotonic_now()};
+  return Link{std::move(channel), false};
 }
 
 // A connection that was kept may have ended long ago: then by a new one, once.
@@ -236,6 +247,7 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
   fetched.parts.resize(parts);
   std::vector<engine::InferRequest> requests(parts);
   if (!fetching(true)) return error(absl::StatusCode::kUnavailable, "the worker stops");
+  forget_unused(now);
   for (size_t h = 0; h < holders; ++h) {
     Asked& each = asked[h];
     if (each.parts.empty()) continue;

@@ -62,6 +62,11 @@ class Holders {
     std::shared_ptr<Channel> channel;
     bool kept = false;
   };
+  struct KeptLink {
+    std::shared_ptr<Channel> channel;
+    Time used;
+  };
+  void forget_unused(Time now);
   absl::StatusOr<Link> link(const std::string& address, Duration patience);
   bool drop(const std::string& address);  // its connection; false: no more is fetched
   void lost(const std::string& address, const absl::Status& why);
@@ -80,7 +85,7 @@ class Holders {
   Keeper& keeper_;
   std::mutex mutex_;
   bool over_ = false, fetching_ = false;
-  std::map<std::string, std::shared_ptr<Channel>> links_;  // by address
+  std::map<std::string, KeptLink> links_;  // by address
 };
 
 }  // namespace fermata::cluster
