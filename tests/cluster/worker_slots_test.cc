@@ -3,8 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,6 +67,31 @@ TEST_F(KeptModels, AModelOfSeveralNumbersIsUnloadedWithTheLast) {
   EXPECT_THAT(said, ElementsAre("load a", "unload 1"));
   ASSERT_TRUE(slots.load(0, 3, a).ok());
   EXPECT_THAT(said, ElementsAre("load a", "unload 1", "load a"));
+}
+
+// On two threads: loads have a connection of their own.
+TEST(Slots, AModelThatIsLoadedWhileItsSlotBeginsToRunIsThere) {
+  class Counted : public engine::Executor {
+   public:
+    absl::Status load(std::shared_ptr<const engine::Variant>) override {
+      there = true;
+      return absl::OkStatus();
+    }
+    void unload(VariantId) override { there = false; }
+    void run(engine::BatchRun) override {}
+    std::atomic<bool> there{false};
+  };
+  const auto executor = std::make_shared<Counted>();
+  WorkerSlots slots(std::vector<std::shared_ptr<engine::Executor>>{executor});
+  const auto model = std::make_shared<engine::Variant>();
+  for (uint32_t round = 0; round < 2000; ++round) {
+    slots.begin();  // of an earlier scheduler it is loaded
+    std::thread runs([&slots] { slots.settle(0); });
+    ASSERT_TRUE(slots.load(0, round, model).ok());
+    runs.join();
+    ASSERT_NE(slots.find(0, round), nullptr);
+    ASSERT_TRUE(executor->there) << round;
+  }
 }
 
 TEST_F(KeptModels, WhatCannotBeLoadedIsNotThere) {

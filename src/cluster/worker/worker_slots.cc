@@ -22,45 +22,41 @@ void WorkerSlots::begin() {
 absl::Status WorkerSlots::load(uint32_t slot, uint32_t number, const Model& model) {
   if (slot >= slots_.size()) return invalid("slot {}, expected less than {}", slot, slots_.size());
   Slot& own = slots_[slot];
-  bool loaded = false;
   {
     const std::lock_guard lock(mutex_);
-    loaded = own.loaded.contains(model->id);
+    if (own.loaded.contains(model->id)) {
+      own.by_number[number] = model;
+      return absl::OkStatus();
+    }
   }
-  if (!loaded) RETURN_IF_ERROR(own.executor->load(model));
+  RETURN_IF_ERROR(own.executor->load(model));
   const std::lock_guard lock(mutex_);
   own.loaded.insert(model->id);
   own.by_number[number] = model;
   return absl::OkStatus();
 }
 
+// Under the lock, which takes no time: else one that is loaded meanwhile would go.
 void WorkerSlots::settle(uint32_t slot) {
   Slot& own = slots_[slot];
-  std::vector<VariantId> gone;
-  {
-    const std::lock_guard lock(mutex_);
-    if (std::exchange(own.settled, true)) return;
-    std::erase_if(own.loaded, [&](VariantId id) {
-      if (is_known(own, id)) return false;
-      gone.push_back(id);
-      return true;
-    });
-  }
-  for (const VariantId id : gone) own.executor->unload(id);
+  const std::lock_guard lock(mutex_);
+  if (std::exchange(own.settled, true)) return;
+  std::erase_if(own.loaded, [&own](VariantId id) {
+    if (is_known(own, id)) return false;
+    own.executor->unload(id);
+    return true;
+  });
 }
 
 void WorkerSlots::unload(uint32_t slot, uint32_t number) {
   Slot& own = slots_[slot];
-  Model gone;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = own.by_number.find(number);
-    if (it == own.by_number.end()) return;
-    gone = std::move(it->second);
-    own.by_number.erase(it);
-    if (is_known(own, gone->id)) return;
-    own.loaded.erase(gone->id);
-  }
+  const std::lock_guard lock(mutex_);
+  const auto it = own.by_number.find(number);
+  if (it == own.by_number.end()) return;
+  const Model gone = std::move(it->second);
+  own.by_number.erase(it);
+  if (is_known(own, gone->id)) return;
+  own.loaded.erase(gone->id);
   own.executor->unload(gone->id);
 }
 
