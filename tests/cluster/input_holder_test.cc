@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <chrono>
 #include <cstring>
@@ -33,11 +34,11 @@ class InputsHeld : public ::testing::Test {
     std::future<engine::ReplyPart> reply;
   };
   // Of one item.
-  Asked add(uint32_t readers = 0) {
+  Asked add(uint32_t readers = 0, Tensor first = numbers("x", {1, 2}, {1, 2})) {
     auto variant = std::make_shared<engine::Variant>();
     variant->signature = signature();
     HeldRequests::Request request{.variant = std::move(variant)};
-    request.request.inputs = {numbers("x", {1, 2}, {1, 2}), texts("s", {"a"})};
+    request.request.inputs = {std::move(first), texts("s", {"a"})};
     request.request.readers = readers;
     if (readers > 0) request.request.outputs = {"y"};
     request.admitted.items = 1;
@@ -147,6 +148,25 @@ TEST_F(InputsHeld, AWayThatIsCutIsRememberedUntilItIsThereAgain) {
   while (!ways_.check(there).ok()) std::this_thread::yield();
   const auto fetched = other.fetch(batch, variant, monotonic_now());
   EXPECT_TRUE(fetched->parts[0].status.ok()) << fetched->parts[0].status;
+}
+
+// All pieces that a batch has of a frontend come in one.
+TEST_F(InputsHeld, MoreThanAFrameHoldsFailsTheBatchAndCutsNothing) {
+  constexpr size_t kBytes = kFrameLimits.payload + sizeof(float);
+  void* const room = ::mmap(nullptr, kBytes, PROT_NONE,  // which nobody looks at
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(room, MAP_FAILED);
+  Tensor large{"x", DataType::kFp32, {1, int64_t{kBytes / sizeof(float)}}, {}};
+  large.data.bytes = {static_cast<const std::byte*>(room), kBytes};
+  Asked asked = add(0, std::move(large));
+  engine::Variant variant{.model = "m"};
+  variant.signature = signature();
+  Holders holders(ways_, keeper_);
+  const auto fetched = holders.fetch(batch_of(asked), variant, monotonic_now());
+  EXPECT_TRUE(absl::IsResourceExhausted(fetched->parts[0].status)) << fetched->parts[0].status;
+  EXPECT_TRUE(ways_.check(address()).ok());
+  requests_.end_all(absl::UnavailableError("the test ends"));
+  ::munmap(room, kBytes);
 }
 
 // At the same address, while the worker has a connection with the one before.

@@ -37,6 +37,17 @@ absl::Status InputHolder::serve(Channel& channel, const std::string& keeper) {
   }
 }
 
+// Of all that was asked for at a time: the batch fails of it, and not the way to this frontend.
+static Outgoing too_much(const Fetch& fetch, const absl::Status& why) {
+  Outgoing out;
+  for (int i = 0; i < fetch.pieces_size(); ++i) {
+    Given& given = *out.message.mutable_inputs()->add_given();
+    given.set_code(static_cast<uint32_t>(why.code()));
+    given.set_why(std::string(message(why)));
+  }
+  return out;
+}
+
 absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
   Outgoing out;
   Inputs& inputs = *out.message.mutable_inputs();
@@ -53,7 +64,7 @@ absl::Status InputHolder::send_inputs(Channel& channel, const Fetch& fetch) {
     given.set_readers(wanted->readers);
     for (const Tensor& tensor : wanted->inputs) out.add(tensor, *given.add_tensors());
   }
-  RETURN_IF_ERROR(out.check());
+  if (const absl::Status fits = out.check(); !fits.ok()) out = too_much(fetch, fits);
   channel.expect_by(monotonic_now() + kTakes);
   RETURN_IF_ERROR(channel.send(out.message, out.payload));
   channel.expect_by(Time::infinite());
