@@ -63,6 +63,18 @@ TEST_F(Keeping, HasNoRoomForMore) {
   EXPECT_TRUE(keep(1).has_value());
 }
 
+TEST(Keeper, HasRoomForSoManySmallOnes) {
+  const Tensor tensor = numbers("y", {1}, {1});
+  Keeper keeper({});
+  ASSERT_TRUE(keeper.listen("127.0.0.1", 0).ok());
+  std::optional<uint64_t> key;
+  for (size_t i = 0; i < Keeper::kMostTensors; ++i) key = keeper.keep(tensor.data.bytes, 1, ever());
+  ASSERT_TRUE(key.has_value());
+  EXPECT_FALSE(keeper.keep(tensor.data.bytes, 1, ever()).has_value());
+  EXPECT_TRUE(keeper.give(kept(*key, 0, sizeof(float))).ok());
+  EXPECT_TRUE(keeper.keep(tensor.data.bytes, 1, ever()).has_value());
+}
+
 TEST_F(Keeping, ForgetsWhatNobodyFetchedInTime) {
   const auto late = keep(1, monotonic_now() - Duration::millis(1));
   EXPECT_TRUE(absl::IsNotFound(keeper_.give(kept(*late, 0, 16)).status()));

@@ -55,7 +55,7 @@ std::optional<uint64_t> Keeper::keep(absl::Span<const std::byte> bytes, uint32_t
   {
     const std::lock_guard lock(mutex_);
     drop_late(monotonic_now());
-    if (bytes.size() > most_ - held_) return {};
+    if (bytes.size() > most_ - held_ || all_.size() >= kMostTensors) return {};
     held_ += bytes.size();
   }
   auto copy = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());

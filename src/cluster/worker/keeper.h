@@ -21,7 +21,8 @@ namespace fermata::cluster {
 // fetch it here. Whoever finds it gone has the stage run again. Thread-safe.
 class Keeper {
  public:
-  static constexpr uint64_t kMost = uint64_t{256} << 20;  // bytes at a time
+  static constexpr uint64_t kMost = uint64_t{256} << 20;   // bytes at a time
+  static constexpr size_t kMostTensors = size_t{1} << 16;  // small ones take more than their bytes
 
   explicit Keeper(TlsFiles tls, uint64_t most = kMost);
   // As Listener::listen(). Without it nothing is kept.
