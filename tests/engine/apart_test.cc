@@ -204,7 +204,7 @@ TEST(Apart, EveryRequestEndsOnceWhileProcessesDie) {
                         std::filesystem::copy_options::recursive);
   folder.copy_model("gather", "gather");
   EngineOptions options = apart_options(folder.path());
-  options.workers.run_limit = Duration::millis(500);
+  options.workers.run_limit = Duration::seconds(5);
   options.workers.types[0].count = 2;
   const auto engine = *make_engine(std::move(options));
   std::atomic<int> asked{0}, ended{0}, twice{0}, others_failed{0};
@@ -246,7 +246,7 @@ TEST(Apart, ARunPastItsLimitIsStopped) {
   std::filesystem::copy(data_folder() + "/hostile/endless", folder.path() / "endless",
                         std::filesystem::copy_options::recursive);
   EngineOptions options = apart_options(folder.path());
-  options.workers.run_limit = Duration::millis(20);
+  options.workers.run_limit = Duration::seconds(5);  // others end sooner, busy machine or not
   const auto engine = *make_engine(std::move(options));
   const auto ask = [&engine](float x) {
     return call(*engine, {.service = "endless", .inputs = {floats("x", {1, 1}, {x})}});

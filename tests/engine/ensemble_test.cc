@@ -120,7 +120,7 @@ TEST_P(EnsembleLoad, EveryRequestEndsOnceAndIsCounted) {
 TEST(Ensembles, ACancelledQueryIsAnsweredOnceWhileItsModelsRun) {
   TemporaryFolder folder;
   write_emulated(folder, "models/quick", 1, 0, 1);
-  write_emulated(folder, "models/slow", 1, 0, 300);
+  write_emulated(folder, "models/slow", 1, 0, 3000);
   const auto engine = engine_of(folder, "fermata", 2, {ensemble(folder, {"quick", "slow"})});
   std::promise<ReplyPart> reply;
   InferRequest query = request("e");
@@ -139,11 +139,11 @@ class Misjudged : public ::testing::Test {
  protected:
   Misjudged() {
     write_misjudged(folder_, "quick", 1, 1);
-    write_misjudged(folder_, "slow", 2, 500);
+    write_misjudged(folder_, "slow", 2, 5000);
   }
   ReplyPart ask(Engine& engine) {
     InferRequest query = request("e");
-    query.timeout = Duration::millis(100);
+    query.timeout = Duration::seconds(3);
     return call(engine, std::move(query));
   }
   TemporaryFolder folder_;
@@ -180,8 +180,8 @@ TEST_F(Misjudged, ServingAllWaitsForTheWholePlanAsPublished) {
 
 TEST(Ensembles, WhatRunsAtTheEndIsAnswered) {
   TemporaryFolder folder;
-  write_emulated(folder, "models/quick", 1, 0, 200);
-  write_emulated(folder, "models/slow", 1, 0, 300);
+  write_emulated(folder, "models/quick", 1, 0, 800);
+  write_emulated(folder, "models/slow", 1, 0, 1200);
   auto engine = engine_of(folder, "fermata", 2, {ensemble(folder, {"quick", "slow"})});
   constexpr size_t kQueries = 6;
   std::array<absl::Status, kQueries> ends;

@@ -350,8 +350,8 @@ TEST_F(Pipelines, APlanForgetsTheLatenciesOfAModelThatWasReplaced) {
     fit(profile);
     ASSERT_TRUE(write_profile(profile, folder_.path() / "models" / model / "profile.json").ok());
   };
-  claim("base-plain", 500);  // which it does not take
-  claim("base-table", 500);
+  claim("base-plain", 20'000);  // which it does not take
+  claim("base-table", 20'000);
   ServiceOptions chain = pipeline("p", {{"a", "base-plain"}, {"b", "base-table", {"a"}}});
   chain.pipeline->adapter =
       AdapterOptions{.interval = Duration::seconds(2), .sla = Duration::seconds(10)};
@@ -368,16 +368,16 @@ TEST_F(Pipelines, APlanForgetsTheLatenciesOfAModelThatWasReplaced) {
     return ms;
   };
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(ask(**engine, "p", {3, 1}).status.ok());
-  EXPECT_THAT(planned_ms(), Each(Lt(400)));
-  claim("base-plain", 700);
+  EXPECT_THAT(planned_ms(), Each(Lt(15'000)));
+  claim("base-plain", 30'000);
   ASSERT_TRUE((*engine)->load("base-plain", {}).ok());
-  EXPECT_THAT(planned_ms(), ElementsAre(700, Lt(400)));
+  EXPECT_THAT(planned_ms(), ElementsAre(30'000, Lt(15'000)));
 }
 
 // A stage that is a pipeline is a request of its own, whose slot in a queue nobody else gives back.
 TEST_F(Pipelines, AWithdrawnStageThatIsAPipelineGivesItsSlotBackAndIsCounted) {
   const TemporaryFolder folder;
-  write_emulated(folder, "slow", 8, 1, 100);
+  write_emulated(folder, "slow", 8, 1, 2000);
   EngineOptions options = options_for(folder.path());
   options.workers.executor = ExecutorKind::kEmulated;
   options.services = {pipeline("inner", {{"a", "slow"}}), pipeline("outer", {{"x", "inner"}})};
