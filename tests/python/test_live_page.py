@@ -132,13 +132,11 @@ def test_the_headline_and_the_what_if_rest_on_the_same_simulation(crowded, opene
     """Nobody asks: the server simulates more workers itself while a service loses requests."""
     page = opened(crowded)
     page.wait(f"{shown('finding')}.includes('Simulated, with 2 more workers')")
-    said = page.run("""(() => {
-        const cases = [...document.querySelectorAll('#case-rows tr')].map(row => [row.cells[0].textContent, row.title]);
-        return { cases: Object.fromEntries(cases), finding: document.getElementById('finding').textContent }; })()""")
-    share = {name: re.search(r"^crowded: (.*) on time$", said["cases"][name], re.M).group(1)
-             for name in ("the same, simulated", "2 workers more (4)")}
-    assert (f"with 2 more workers {share['2 workers more (4)']} of its requests would be on time instead of "
-            f"{share['the same, simulated']}.") in said["finding"]
+    page.wait("""(() => {  // the headline is drawn each second, the cases when they come
+        const rows = [...document.querySelectorAll('#case-rows tr')];
+        const share = name => rows.find(row => row.cells[0].textContent === name)?.title.match(/^crowded: (.*) on time$/m)[1];
+        return document.getElementById('finding').textContent.includes(`with 2 more workers ${share('2 workers more (4)')} of its requests `
+            + `would be on time instead of ${share('the same, simulated')}.`); })()""")
     assert "won't help" not in page.text("wanted-note")
     again = opened(crowded)  # who comes later is told at once
     again.wait(f"/Simulated.*, with 2 more workers/.test({shown('finding')})")
