@@ -12,7 +12,7 @@ import numpy
 import pytest
 from PIL import Image
 
-from conftest import FERMATA, ROOT, Server
+from conftest import FERMATA, ROOT, START_LIMIT_S, Server
 from stream_models import CONFIG, write_models
 
 RATE, SLO_MS = 40, 400
@@ -71,9 +71,10 @@ class Running:
 
     def end(self):
         self.process.send_signal(signal.SIGINT)
-        out, err = self.process.communicate(timeout=60)
-        assert self.process.returncode == 0, err
-        return [json.loads(line) for line in out.splitlines()]
+        lines = [json.loads(line) for line in self.process.stdout]  # communicate() leaves out what readline() has read ahead
+        err = self.process.stderr.read()
+        assert self.process.wait(START_LIMIT_S) == 0, err
+        return lines
 
 
 def test_every_picture_of_a_folder_ends_once(server, pictures):
