@@ -105,7 +105,7 @@ TEST_F(ClusterEngine, WhatThreeHostsDiedOfFails) {
 
 // Which says nothing of what it ran.
 TEST_F(ClusterEngine, WhatASilentHostHasRunsElsewhere) {
-  start(Duration::seconds(2));
+  start(Duration::seconds(6));
   MadeUpHost first(hosts_->port());
   await_worker(0, true);
   auto reply = ask();
@@ -124,7 +124,7 @@ TEST_F(ClusterEngine, WhoWaitsForASilentHostIsToldAfterTheDeadline) {
   start(Duration::seconds(60));
   MadeUpHost host(hosts_->port());
   await_worker(0, true);
-  auto reply = ask(Duration::seconds(2));
+  auto reply = ask(Duration::seconds(6));
   (void)host.batch();
   host.fall_silent();
   ASSERT_EQ(reply.wait_for(kPatience), std::future_status::ready);
