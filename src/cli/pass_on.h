@@ -4,6 +4,11 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+
+#include "base/clock.h"
+
 namespace fermata::cli {
 
 // A thread that waits for a signal which all others block gets it, though a library started one
@@ -23,6 +28,18 @@ inline void keep_for_one_thread(const sigset_t& signals) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
     if (sigismember(&signals, each) == 1) pass_on(each);
+  }
+}
+
+// Whether one of them, which all threads block, comes within that time. A process that is paused
+// (SIGSTOP) and goes on waits on: the system's own call ends then.
+inline bool await_signal(const sigset_t& signals, Duration limit) {
+  const Time until = monotonic_now() + limit;
+  while (true) {
+    const int64_t left = std::max(Duration(), until - monotonic_now()).nanos();
+    const timespec time{left / 1'000'000'000, left % 1'000'000'000};
+    if (sigtimedwait(&signals, nullptr, &time) > 0) return true;
+    if (errno != EINTR) return false;
   }
 }
 

@@ -133,9 +133,8 @@ class StopSignals {
   // From now on another signal ends the process whatever it waits for, and so does time: a model
   // that runs without end, or a log that nobody reads.
   void end_by_force_after(double seconds) {
-    std::thread([seconds, signals = signals_] {
-      const timespec limit{static_cast<time_t>(seconds), 0};
-      sigtimedwait(&signals, nullptr, &limit);
+    std::thread([limit = Duration::from_seconds(seconds), signals = signals_] {
+      (void)await_signal(signals, limit);
       _exit(kFailed);
     }).detach();
   }

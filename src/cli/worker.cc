@@ -151,9 +151,9 @@ int work_until_stopped(const WorkerArguments& arguments) {
   spdlog::info("leaving on signal {}; what runs ends first", signal);
   ready.take_away();
   (*worker)->leave();
-  const auto whole = static_cast<time_t>(arguments.drain_s);
-  const timespec limit{whole, static_cast<long>((arguments.drain_s - whole) * 1e9)};
-  if (sigtimedwait(&signals, nullptr, &limit) < 0) spdlog::warn("what runs did not end in time");
+  if (!await_signal(signals, Duration::from_seconds(arguments.drain_s))) {
+    spdlog::warn("what runs did not end in time");
+  }
   spdlog::shutdown();
   _exit(kDone);  // threads may be in a model still
 }

@@ -26,22 +26,26 @@ output { name: "y" data_type: TYPE_FP32 dims: 2 }
 """
 
 
+def write_slow(folder, ms):
+    at = folder / "slow"
+    (at / "1").mkdir(parents=True)
+    (at / "config.pbtxt").write_text(MODEL)
+    times = {"runs": 1} | {f"{which}_ms": ms for which in ("p50", "p90", "p99", "mean")}
+    (at / "profile.json").write_text(json.dumps(
+        {"format": 1, "version": 1, "model": "slow", "model_version": "1", "batches": {"1": times},
+         "linear_ms": {"alpha": 0, "beta": ms, "error": 0},
+         "quadratic_ms": {"a": 0, "b": 0, "c": ms, "error": 0}}))
+    return folder
+
+
 @pytest.fixture
 def models(tmp_path):
     """A repository whose only model takes an hour."""
-    folder = tmp_path / "models" / "slow"
-    (folder / "1").mkdir(parents=True)
-    (folder / "config.pbtxt").write_text(MODEL)
-    times = {"runs": 1} | {f"{which}_ms": HOUR_MS for which in ("p50", "p90", "p99", "mean")}
-    (folder / "profile.json").write_text(json.dumps(
-        {"format": 1, "version": 1, "model": "slow", "model_version": "1", "batches": {"1": times},
-         "linear_ms": {"alpha": 0, "beta": HOUR_MS, "error": 0},
-         "quadratic_ms": {"a": 0, "b": 0, "c": HOUR_MS, "error": 0}}))
-    return tmp_path / "models"
+    return write_slow(tmp_path / "models", HOUR_MS)
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path, models):
-    server = Server(tmp_path, models, EMULATED)
+def stop_while_it_runs(server):
+    """The connection of a request that is under way when the server begins to stop."""
     request = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32",
                                       "data": [1, 2]}]})
     busy = http.client.HTTPConnection(server.http, timeout=START_LIMIT_S)
@@ -51,9 +55,25 @@ def test_a_second_signal_ends_it_at_once(tmp_path, models):
         idle.request("GET", "/v2/health/live")
         idle.getresponse().read()
     server.process.send_signal(signal.SIGTERM)
-    assert idle.sock.recv(1) == b""  # it has begun to stop, and waits for the hour to end
+    assert idle.sock.recv(1) == b""  # it has begun to stop, and waits for what runs
+    return busy
+
+
+def test_a_second_signal_ends_it_at_once(tmp_path, models):
+    server = Server(tmp_path, models, EMULATED)
+    stop_while_it_runs(server)
     server.process.send_signal(signal.SIGINT)
     assert server.process.wait(START_LIMIT_S) == 1
+
+
+def test_one_that_is_paused_while_it_stops_goes_on_with_that(tmp_path):
+    server = Server(tmp_path, write_slow(tmp_path / "models", 3000), EMULATED)
+    busy = stop_while_it_runs(server)
+    server.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, server.process.pid, os.WSTOPPED)
+    server.process.send_signal(signal.SIGCONT)
+    assert busy.getresponse().status == 200
+    assert server.process.wait(START_LIMIT_S) == 0
 
 
 def test_signals_that_mean_nothing_end_nothing_and_a_hangup_drains(tmp_path, models):
