@@ -121,8 +121,8 @@ def test_it_says_who_loses_deadlines_and_why(crowded, opened):
     page.wait(f"{shown('finding')}.includes('The load is beyond what 2 workers can run')")
     page.wait(f"/The server wants \\d+ workers, \\d+ more/.test({shown('finding')})")  # after the first window of 10 s
     assert "steady" not in page.text("finding")
-    assert page.text("busy").endswith("%") and int(page.text("wanted")) > 2
-    assert float(page.text("offered")) > 0 and page.text("memory").endswith("B")
+    page.wait(f"{shown('busy')}.endsWith('%') && Number({shown('wanted')}) > 2")  # of some second: in one the machine may stop
+    page.wait(f"Number({shown('offered')}) > 0 && {shown('memory')}.endsWith('B')")
     choose(page, "crowded")
     page.wait(f"{shown('service-why')}.includes('beyond what 2 workers can run')")
     assert "SLO 250 ms" in page.text("service-kind")
