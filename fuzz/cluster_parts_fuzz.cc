@@ -11,6 +11,7 @@
 #include "cluster/wire/messages.h"
 #include "cluster/wire/offered.h"
 #include "cluster/wire/replies.h"
+#include "cluster/wire/stream_messages.h"
 #include "cluster/wire/tensor_reader.h"
 #include "engine/admission.h"
 
@@ -39,6 +40,15 @@ void scheduler_hears(const cluster::Asked& asked) {
     if (!admitted.ok()) continue;
     FERMATA_CHECK(admitted->items >= 1 && admitted->items <= 32);
     FERMATA_CHECK(admitted->shape.size() == 2 && admitted->shape[0] >= 0);
+  }
+  for (const cluster::ClientFrame& each : asked.frames()) {
+    const engine::InferRequest request = cluster::read_frame(each);
+    FERMATA_CHECK(request.network_time >= Duration());
+    cluster::ClientFrame again;
+    cluster::write_frame(each.key(), request, again);
+  }
+  for (const cluster::OperatorTimes& each : asked.operators()) {
+    for (const Duration time : cluster::read_operators(each)) FERMATA_CHECK(time >= Duration());
   }
 }
 
@@ -82,6 +92,11 @@ void frontend_hears(const cluster::Frame& frame) {
                     {*std::move(reply), {each.answered_by().begin(), each.answered_by().end()}},
                     Time());
     }
+  }
+  for (const cluster::Directed& each : frame.message.told().directed()) {
+    const auto direction = cluster::read_directed(each);
+    if (direction.ok()) FERMATA_CHECK(direction->status.ok() || direction->service.empty());
+    FERMATA_CHECK(!requests.take_frame(each.key()).has_value());  // none is a stream's
   }
   const auto offer = cluster::read_offered(frame.message.told().offered());
   if (offer.ok()) {

@@ -9,7 +9,7 @@
 namespace fermata::cluster {
 
 // Of the messages: another one with each change of what these say or mean (proto/cluster.proto).
-inline constexpr uint32_t kVersion = 4;
+inline constexpr uint32_t kVersion = 5;
 
 // PEM files; all or none. Both sides of a connection show a certificate of the authority.
 struct TlsFiles {

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <iterator>
 #include <set>
 
 #include "absl/algorithm/container.h"
@@ -15,6 +14,7 @@
 #include "engine/host/real_engine.h"
 #include "engine/services/adapter.h"
 #include "engine/services/dedicated.h"
+#include "engine/services/stream_face.h"
 #include "model/repository.h"
 
 namespace fermata::engine {
@@ -68,7 +68,6 @@ absl::Status check_remote(const EngineOptions& options, const policy::Scheduler&
 
 // What of it needs inputs where requests are scheduled; null: nothing.
 const char* why_not_elsewhere(const ServiceOptions& service) {
-  if (service.stream) return "it is a stream";
   if (service.pipeline && service.pipeline->adapter) return "it has an adapter";
   if (service.variants && service.variants->evidence &&
       !service.variants->evidence->extractor.empty()) {
@@ -225,12 +224,8 @@ std::string why_one_thread(const EngineOptions& options) {
                      options.scheduler_threads, reason);
 }
 
-// Those of kind `stream`, which are made on top of the others.
-std::vector<ServiceOptions> take_streams(EngineOptions& options) {
-  const auto is_stream = [](const ServiceOptions& s) { return s.stream.has_value(); };
-  std::vector<ServiceOptions> streams;
-  absl::c_copy_if(options.services, std::back_inserter(streams), is_stream);
-  std::erase_if(options.services, is_stream);
+std::vector<ServiceOptions> set_streams_apart(EngineOptions& options) {
+  std::vector<ServiceOptions> streams = take_streams(options.services);
   options.loads_ahead = !streams.empty();
   return streams;
 }
@@ -325,7 +320,7 @@ uint32_t Engine::set_workers(uint32_t count) { return count; }
 absl::StatusOr<std::unique_ptr<Engine>> make_engine(EngineOptions options) {
   RETURN_IF_ERROR(check(options));
   if (options.inputs_elsewhere) end_short_circuits(options);
-  const std::vector<ServiceOptions> streams = take_streams(options);
+  const std::vector<ServiceOptions> streams = set_streams_apart(options);
   ASSIGN_OR_RETURN(const std::vector<std::string> models, models_in_repository(options));
   RETURN_IF_ERROR(order_composites(options, models));
   RETURN_IF_ERROR(check_streams(streams, options, models));
@@ -347,7 +342,7 @@ Examination examine(EngineOptions options) {
     return true;
   };
   if (add(check(options))) return found;
-  std::vector<ServiceOptions> streams = take_streams(options);
+  std::vector<ServiceOptions> streams = set_streams_apart(options);
   const auto models = models_in_repository(options);
   if (add(models.status())) return found;
   if (models->empty()) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/fixture.h"
+#include "engine/for_frontends.h"
 
 namespace fermata::engine {
 namespace {
@@ -98,6 +99,26 @@ TEST(StreamsAhead, APipelineIsPlannedWithWhatItsModelTakesByBatchSize) {
   EXPECT_EQ(largest.latency->max_batch(), 4u);
   EXPECT_GE((*largest.latency)(4), Duration::from_millis(16.5));
   EXPECT_EQ(largest.delay_ms, 0);
+}
+
+// Of several frontends the longest.
+TEST(StreamsAhead, WhatOperatorsTakeAtFrontendsDelaysAnswersInPlans) {
+  Cameras cameras;
+  auto& told = dynamic_cast<ForFrontends&>(cameras.engine());
+  const auto delay_ms = [&](uint32_t variant) {
+    const auto decision = cameras.engine().last_stream_decision();
+    return decision ? decision->problem.variants[variant].delay_ms : 0;
+  };
+  for (int i = 0; i < 1'000'000 && (delay_ms(0) != 5 || delay_ms(3) != 4); ++i) {
+    const auto ms = [](int count) { return Duration::millis(count); };
+    told.operators_take(1, "cameras", {ms(1), ms(2), ms(3), ms(4)});
+    told.operators_take(2, "cameras", {ms(5), ms(2), ms(3), ms(0)});
+    told.operators_take(3, "cameras", {ms(9)});  // of another configuration
+    told.operators_take(3, "others", {ms(9), ms(9), ms(9), ms(9)});
+    cameras.frame(100);
+  }
+  EXPECT_EQ(delay_ms(0), 5);
+  EXPECT_EQ(delay_ms(3), 4);
 }
 
 // Its DNN was let go meanwhile: the nearest that is there answers, and the client is told.

@@ -200,7 +200,6 @@ def test_models_are_divided_over_schedulers(parts, tmp_path):
 @pytest.mark.parametrize("services, expected", [
     ("  one:\n    kind: pipeline\n    slo_ms: 60000\n    adapter: {interval_s: 1, alpha: 1000}\n"
      "    stages: [{name: a, variants: [{model: gather, accuracy: 0.5}]}]\n", "it has an adapter"),
-    ("  one:\n    kind: stream\n    slo_ms: 500\n    variants: [{service: gather, input_size: 256, accuracy: 0.5}]\n", "it is a stream"),
     ("  one: {kind: ensemble, models: [gather], slo_ms: 500, profile: none, predictor: gather}\n",
      "a model predicts how difficult its queries are"),
     ("  one: {kind: ensemble, models: [gather], slo_ms: 500, profile: none, selector: {kind: gating, model: gather}}\n",

@@ -49,6 +49,19 @@ TEST(Divisions, ASchedulerServesItsModelsAndTheServicesThatNeedNoOthers) {
   EXPECT_EQ(lock, "/srv/lock.two");
 }
 
+TEST(Divisions, AStreamIsOfTheOneThatHasItsVariants) {
+  const auto config = configuration(
+      kTwo,
+      "{of-c: {model: c}, cameras: {kind: stream, slo_ms: 100, variants: [{service: of-c, "
+      "input_size: 1, accuracy: 0.1}, {service: d, input_size: 2, accuracy: 0.2}]}}");
+  ASSERT_TRUE(config.ok()) << config.status();
+  for (const std::string division : {"one", "two"}) {
+    Config own = *config;
+    ASSERT_TRUE(take_division(division, own.cluster, own.engine).ok());
+    EXPECT_EQ(own.engine.services.size(), division == "one" ? 0u : 2u);
+  }
+}
+
 TEST(Divisions, ASchedulerHasToSayWhich) {
   Config config = *configuration(kTwo, "{}");
   for (const char* name : {"", "three"}) {
@@ -68,12 +81,23 @@ TEST(Divisions, WhatNoSchedulerCouldServeIsAnError) {
               HasSubstr("service 's': expected models of one division: 'a' is in "
                         "cluster.divisions.one, 'c' in two"));
   EXPECT_THAT(
+      error_of(kTwo,
+               "{p: {kind: pipeline, stages: [{name: x, model: c}]}, s: {kind: stream, slo_ms: "
+               "100, variants: [{service: a, input_size: 1, accuracy: 0.1}, {service: p, "
+               "input_size: 2, accuracy: 0.2}]}}"),
+      HasSubstr("service 's': expected models of one division: 'a' is in "
+                "cluster.divisions.one, 'c' in two"));
+  EXPECT_THAT(
       error_of("{one: [a], two: [b, a]}", "{}"),
       HasSubstr("$.cluster.divisions.two[1]: \"a\", expected a model in no other division"));
   EXPECT_THAT(error_of("{../one: [a]}", "{}"), HasSubstr("expected a division with a name"));
   EXPECT_THAT(error_of("{one-: [a]}", "{}"), HasSubstr("expected a division with a name"));
   EXPECT_THAT(error_of("{one: [a], two: [s]}", "{s: {model: b}}"),
               HasSubstr("cluster.divisions.two: 's' is a service, expected its models"));
+  EXPECT_TRUE(configuration(kTwo,  // said when it is served
+                            "{s: {kind: stream, slo_ms: 100, variants: [{service: s, input_size: "
+                            "1, accuracy: 0.1}]}}")
+                  .ok());
   const auto circle =
       configuration(kTwo,
                     "{x: {kind: variants, variants: [{service: y}]}, y: {kind: variants, variants: "

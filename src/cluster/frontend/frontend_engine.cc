@@ -3,18 +3,20 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/status.h"
+#include "cluster/frontend/joined_offer.h"
 #include "cluster/wire/announced.h"
 #include "cluster/wire/random_number.h"
 #include "cluster/wire/replies.h"
+#include "cluster/wire/stream_messages.h"
 #include "engine/deadline.h"
 #include "engine/schedule/entry.h"
 #include "engine/schedule/learn.h"
 #include "engine/services/pipeline.h"
+#include "engine/services/stream_costs.h"
 
 namespace fermata::cluster {
 namespace {
@@ -32,37 +34,6 @@ size_t add_cancel(Asked& asked, uint64_t key) {
   return sizeof(key);
 }
 
-std::set<std::string> names_of(const std::vector<engine::ModelStatus>& rows) {
-  std::set<std::string> names;
-  for (const engine::ModelStatus& row : rows) names.insert(row.name);
-  return names;
-}
-
-// What a division's scheduler offers, but what an earlier one does already.
-void add_offer(const Offer& from, Offer& to) {
-  const std::set<std::string> there = names_of(to.index);
-  for (const engine::ModelStatus& row : from.index) {
-    if (!there.contains(row.name)) to.index.push_back(row);
-  }
-  for (const auto& [name, model] : from.models) {
-    engine::ServedModel& known = to.models[name];
-    if (known.variants.empty()) known = model;
-  }
-}
-
-// Of models of several divisions, which no scheduler knows.
-void add_services(const engine::Catalog& catalog, std::vector<engine::ModelStatus>& index) {
-  const std::set<std::string> there = names_of(index);
-  for (const auto& service : catalog.services) {
-    if (there.contains(service->name)) continue;
-    for (const auto& version : service->versions) {
-      index.push_back({service->name, version->version, engine::ModelState::kReady, ""});
-    }
-  }
-  std::stable_sort(index.begin(), index.end(),
-                   [](const auto& a, const auto& b) { return a.name < b.name; });
-}
-
 std::string all_of(const std::vector<std::vector<std::string>>& divisions) {
   std::vector<std::string> each;
   for (const auto& schedulers : divisions)
@@ -72,7 +43,6 @@ std::string all_of(const std::vector<std::vector<std::string>>& divisions) {
 
 // What its scheduler checks of the same configuration, as far as services are made by it here.
 absl::Status put_in_order(std::vector<engine::ServiceOptions>& services) {
-  std::erase_if(services, [](const auto& service) { return service.stream.has_value(); });
   for (engine::ServiceOptions& service : services) {
     if (service.pipeline) RETURN_IF_ERROR(engine::order_stages(service.name, *service.pipeline));
   }
@@ -81,7 +51,7 @@ absl::Status put_in_order(std::vector<engine::ServiceOptions>& services) {
 
 }  // namespace
 
-FrontendEngine::FrontendEngine(Options options)
+FrontendEngine::FrontendEngine(Options options, std::vector<engine::ServiceOptions> streams)
     : options_(std::move(options)),
       registry_(options_.engine),
       routes_(registry_.routes()),
@@ -104,12 +74,23 @@ FrontendEngine::FrontendEngine(Options options)
                .cancel = [this](JobId id) { cancel(id); },
                .go_on = [this](JobId id,
                                HeldRequests::Request request) { go_on(id, std::move(request)); }}),
+      streams_(std::move(streams),
+               {.hold = [this](JobId id,
+                               HeldRequests::Request frame) { hold_frame(id, std::move(frame)); },
+                .submit =
+                    [this](JobId id, engine::InferRequest request, engine::Reply reply) {
+                      submit_as(id, std::move(request), std::move(reply), Origin::kClient);
+                    },
+                .say = [this](uint32_t division,
+                              absl::FunctionRef<size_t(Asked&)> add) { say(division, add); }}),
       requests_(random_number() >> 2),
       holder_(requests_, options_.link.tls) {}
 
 absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options options) {
+  std::vector<engine::ServiceOptions> streams = engine::take_streams(options.engine.services);
   RETURN_IF_ERROR(put_in_order(options.engine.services));
-  auto made = std::unique_ptr<FrontendEngine>(new FrontendEngine(std::move(options)));
+  auto made =
+      std::unique_ptr<FrontendEngine>(new FrontendEngine(std::move(options), std::move(streams)));
   const Options& own = made->options_;
   FERMATA_CHECK(!own.divisions.empty() && own.divisions.size() <= kMostDivisions);
   ASSIGN_OR_RETURN(made->models_, FrontendModels::make(own.engine.services, made->registry_));
@@ -167,7 +148,9 @@ engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
 
 JobId FrontendEngine::submit(engine::InferRequest request, engine::Reply reply) {
   const JobId id(requests_.next_key());
-  submit_as(id, std::move(request), std::move(reply), Origin::kClient);
+  if (streams_.route(id, request, reply)) {
+    submit_as(id, std::move(request), std::move(reply), Origin::kClient);
+  }
   return id;
 }
 
@@ -242,6 +225,23 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   });
 }
 
+// Its bytes count with those of a variant.
+void FrontendEngine::hold_frame(JobId id, HeldRequests::Request frame) {
+  const uint64_t bytes = sent_bytes(frame.request);
+  const auto route = routes_.read()->find(frame.stream->variant(0), "");
+  if (route.ok()) {
+    ByteBudget& budget = *(*route)->gate->bytes;
+    if (bytes > 0 && !budget.take(bytes)) {
+      return frame.reply(frame.stream->ended(
+          engine::no_room_for(bytes, frame.request.service, budget), frame.request.id, nullptr));
+    }
+    frame.bytes = HeldBytes((*route)->gate->bytes, bytes);
+  }
+  const uint64_t session = link(frame.division).session();
+  requests_.add(id.value(), std::move(frame), session,
+                [&](uint64_t key, const auto& of) { ask(session, key, of); });
+}
+
 void FrontendEngine::go_on(JobId id, HeldRequests::Request request) {
   const uint64_t session = link(request.division).session();
   requests_.add(id.value(), std::move(request), session,
@@ -250,6 +250,11 @@ void FrontendEngine::go_on(JobId id, HeldRequests::Request request) {
 
 void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Request& request) {
   link(request.division).say(session, [&](Asked& asked) {
+    if (request.stream != nullptr) {
+      ClientFrame& frame = *asked.add_frames();
+      write_frame(key, request.request, frame);
+      return frame.ByteSizeLong();
+    }
     Submit& submit = *asked.add_submits();
     write_submit(key, request.request, request.admitted, submit);
     if (!request.asked_as.empty()) submit.set_service(request.asked_as);
@@ -266,8 +271,12 @@ void FrontendEngine::cancel(JobId job) {
 }
 
 void FrontendEngine::give_up(uint64_t key, uint32_t division) {
+  say(division, [key](Asked& asked) { return add_cancel(asked, key); });
+}
+
+void FrontendEngine::say(uint32_t division, absl::FunctionRef<size_t(Asked&)> add) {
   SchedulerLink& link = this->link(division);
-  link.say(link.session(), [key](Asked& asked) { return add_cancel(asked, key); });
+  link.say(link.session(), add);
 }
 
 void FrontendEngine::told(uint32_t division, const Told& told) {
@@ -277,6 +286,9 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
     } else {
       spdlog::error("the scheduler offers what cannot be read: {}", message(offer.status()));
     }
+  }
+  for (const Directed& each : told.directed()) {
+    if (auto frame = requests_.take_frame(each.key())) streams_.directed(each, *std::move(frame));
   }
   const Time now = monotonic_now();
   for (const Reply& each : told.replies()) {
@@ -295,11 +307,16 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
 void FrontendEngine::offered(uint32_t division, Offer offer) {
   const std::lock_guard lock(mutex_);
   divisions_[division]->offer = std::move(offer);
-  Offer all;
-  for (const auto& each : divisions_) add_offer(each->offer, all);
+  std::vector<const Offer*> offers;
+  for (const auto& each : divisions_) offers.push_back(&each->offer);
+  Offer all = join_offers(offers);
   models_->serve(all.models, registry_);
   registry_.put_all(std::move(all.models));
-  const auto routes = registry_.routes();
+  auto routes = registry_.routes();
+  if (streams_.any()) {
+    registry_.set_faces(streams_.serve(*routes->catalog, offers));
+    routes = registry_.routes();
+  }
   add_services(*routes->catalog, all.index);
   routes_.publish(routes);
   if (const absl::Status wrong = registry_.composites(); !wrong.ok()) {
@@ -323,9 +340,16 @@ void FrontendEngine::look() {
     divisions_[division]->asked_session = session;
     requests_.ask_again(division, session, asks);
   }
-  requests_.look(
-      monotonic_now(), active, asks,
-      [&](uint64_t key, const HeldRequests::Request& request) { give_up(key, request.division); });
+  const Time now = monotonic_now();
+  streams_.tell_operators(now, [this](const std::string& variant) {
+    const auto route = routes_.read()->find(variant, "");
+    if (!route.ok()) return Duration();
+    return engine::StreamCosts::operators(
+        (*route)->pipeline, [this](const auto& pipeline) { return trees_.runs(pipeline); });
+  });
+  requests_.look(now, active, asks, [&](uint64_t key, const HeldRequests::Request& request) {
+    give_up(key, request.division);
+  });
 }
 
 std::vector<engine::ModelStatus> FrontendEngine::unserved() const {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "cluster/frontend/frontend_models.h"
+#include "cluster/frontend/frontend_streams.h"
 #include "cluster/frontend/held_requests.h"
 #include "cluster/frontend/input_holder.h"
 #include "cluster/frontend/scheduler_link.h"
@@ -47,6 +48,7 @@ class FrontendEngine : public engine::Engine {
   Time now() const override { return monotonic_now(); }
   JobId submit(engine::InferRequest request, engine::Reply reply) override;
   void cancel(JobId job) override;
+  void close_streams(uint64_t owner) override { streams_.close(owner); }
   std::shared_ptr<const engine::Catalog> catalog() const override {
     return routes_.read()->catalog;
   }
@@ -66,7 +68,7 @@ class FrontendEngine : public engine::Engine {
     Offer offer;                 // the last; under mutex_
   };
 
-  explicit FrontendEngine(Options options);
+  FrontendEngine(Options options, std::vector<engine::ServiceOptions> streams);
   void connect(std::string address);
   SchedulerLink& link(uint32_t division) const { return *divisions_[division]->link; }
   // Whose request it is. What a stage runs again with is held by its source, and counted there.
@@ -75,6 +77,8 @@ class FrontendEngine : public engine::Engine {
   // One that workers run.
   void hold(JobId id, engine::InferRequest request, engine::Reply reply, const engine::Route& route,
             Origin origin);
+  // A stream's frame, until its scheduler has said what runs it.
+  void hold_frame(JobId id, HeldRequests::Request frame);
   static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
                                engine::Reply reply);
   void told(uint32_t division, const Told& told);
@@ -83,6 +87,8 @@ class FrontendEngine : public engine::Engine {
   void go_on(JobId id, HeldRequests::Request request);
   void ask(uint64_t session, uint64_t key, const HeldRequests::Request& request);
   void give_up(uint64_t key, uint32_t division);
+  // To the scheduler that is there; `add` as in SchedulerLink::say().
+  void say(uint32_t division, absl::FunctionRef<size_t(Asked&)> add);
   void look();
   absl::Status not_here() const;
 
@@ -97,6 +103,7 @@ class FrontendEngine : public engine::Engine {
   std::vector<std::unique_ptr<OfDivision>> divisions_;  // which the threads of the following use
   engine::Trees trees_;                                 // the last replies come to it
   StageReruns reruns_;                                  // the same
+  FrontendStreams streams_;
   HeldRequests requests_;
   InputHolder holder_;
   std::unique_ptr<engine::Periodic> timer_;

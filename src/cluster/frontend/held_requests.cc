@@ -45,20 +45,20 @@ void HeldRequests::add(uint64_t key, Request request, uint64_t session, Ask ask)
   if (session != 0) ask(key, held->of);
 }
 
+// In the order in which they came: a stream's scheduler counts with the times of its frames.
 void HeldRequests::ask_again(uint32_t division, uint64_t session, Ask ask) {
+  Some some;
   for (Shard& of : shards_) {
-    Some some;
-    {
-      const std::lock_guard lock(of.mutex);
-      for (const auto& [key, held] : of.held) {
-        if (held->of.division != division || held->session == session) continue;
-        held->is_asked(session);
-        held->asked = 1;
-        some.emplace_back(key, held);
-      }
+    const std::lock_guard lock(of.mutex);
+    for (const auto& [key, held] : of.held) {
+      if (held->of.division != division || held->session == session) continue;
+      held->is_asked(session);
+      held->asked = 1;
+      some.emplace_back(key, held);
     }
-    for (const auto& [key, held] : some) ask(key, held->of);
   }
+  absl::c_sort(some, [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [key, held] : some) ask(key, held->of);
 }
 
 void HeldRequests::lost(uint64_t session) {
@@ -340,12 +340,12 @@ void HeldRequests::note_source(Request& request, std::vector<Tensor>& outputs) {
   }
 }
 
-std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
+std::optional<HeldRequests::Request> HeldRequests::leave(
+    uint64_t key, absl::FunctionRef<bool(const Request&)> is_it) {
   Shard& of = shard(key);
   const std::lock_guard lock(of.mutex);
   const auto it = of.held.find(key);
-  if (it == of.held.end()) return {};
-  if (!absl::c_any_of(it->second->of.request.inputs, is_kept)) return {};
+  if (it == of.held.end() || !is_it(it->second->of)) return {};
   const std::shared_ptr<Held> held = std::move(it->second);
   of.held.erase(it);
   Request& from = held->of;  // others may read it, but for what its end needs
@@ -354,10 +354,19 @@ std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
                  .admitted = from.admitted,
                  .variant = from.variant,
                  .ensemble = from.ensemble,
+                 .stream = from.stream,
                  .deadline = from.deadline,
                  .bytes = std::move(from.bytes),
                  .division = from.division,
                  .asked_as = from.asked_as};
+}
+
+std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
+  return leave(key, [](const Request& of) { return absl::c_any_of(of.request.inputs, is_kept); });
+}
+
+std::optional<HeldRequests::Request> HeldRequests::take_frame(uint64_t key) {
+  return leave(key, [](const Request& of) { return of.stream != nullptr; });
 }
 
 void HeldRequests::refuse(Held& held, absl::Status why, engine::Outcome outcome) {

@@ -18,6 +18,7 @@
 #include "engine/admission.h"
 #include "engine/catalog.h"
 #include "engine/request.h"
+#include "engine/services/stream_face.h"
 
 namespace fermata::cluster {
 
@@ -33,6 +34,9 @@ class HeldRequests {
     std::shared_ptr<const engine::Variant> variant;  // that it fits
     // Of whose models several answer each item; null: its service is none.
     std::shared_ptr<const engine::EnsembleService> ensemble;
+    // Of a stream's client: its scheduler is asked which variant is to run it, and nothing runs it
+    // here. Null: it is a call of a model.
+    std::shared_ptr<const engine::StreamFace> stream;
     Time deadline = Time::infinite();
     HeldBytes bytes;
     uint32_t division = 0;  // of models: whose scheduler is asked
@@ -93,6 +97,8 @@ class HeldRequests {
   // Of a request that its scheduler has ended since inputs of it have gone with the worker that
   // kept them: it is no longer held here, and nobody has replied. Nothing: it is no such request.
   std::optional<Request> lose_inputs(uint64_t key);
+  // A stream's, of which its scheduler has said what becomes of it; the same.
+  std::optional<Request> take_frame(uint64_t key);
   // Of which division it was; none: it has ended.
   std::optional<uint32_t> cancel(uint64_t key);
 
@@ -144,6 +150,8 @@ class HeldRequests {
   // Puts them into what is held; not OK: they are nothing that a worker has to give.
   static absl::Status put(Held& held, const Items& of, std::vector<Tensor> outputs);
   static bool may_stay(const Request& request, const Items& of);
+  // Those that `is_it` are no longer held here, and nobody has replied.
+  std::optional<Request> leave(uint64_t key, absl::FunctionRef<bool(const Request&)> is_it);
   // What has left the table.
   static void answer(Held& held);
   static void note_source(Request& request, std::vector<Tensor>& outputs);

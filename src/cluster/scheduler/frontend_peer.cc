@@ -11,16 +11,21 @@
 #include "base/status.h"
 #include "cluster/wire/announced.h"
 #include "cluster/wire/beats.h"
+#include "cluster/wire/nanos.h"
 #include "cluster/wire/offered.h"
 #include "cluster/wire/replies.h"
+#include "cluster/wire/stream_messages.h"
 
 namespace fermata::cluster {
 namespace {
 
 constexpr Duration kWholeWithin = Duration::seconds(10);  // with all its connections
-constexpr int64_t kMostNanos = int64_t{1} << 60;          // what is believed of a time
 // Of what is asked at a time; no tensor is in it.
 constexpr FrameLimits kAskedLimits{64u << 20, 0};
+
+Time on_our_clock(int64_t theirs, const ClockOffset::Bound& clock) {
+  return Time::from_nanos(std::clamp(theirs, -kMostNanos, kMostNanos)) - clock.offset;
+}
 
 }  // namespace
 
@@ -117,10 +122,15 @@ absl::Status FrontendPeer::serve_asked(Channel& channel) {
       clock = known_;
     }
     for (const Submit& each : asked.submits()) submit(each, *clock, now);
+    for (const ClientFrame& each : asked.frames()) direct(each, *clock, now);
     for (const uint64_t key : asked.cancels()) cancel(key);
     for (const Learned& each : asked.learned()) {
       const JobId job = job_of(each.key());
       if (!job.is_none()) asked_of_.learned(job, read_learned(each));
+    }
+    for (const uint64_t owner : asked.closed()) close(owner);
+    for (const OperatorTimes& each : asked.operators()) {
+      asked_of_.operators_take(session_, each.stream(), read_operators(each));
     }
   }
 }
@@ -131,9 +141,6 @@ void FrontendPeer::submit(const Submit& asked, const ClockOffset::Bound& clock, 
     const std::lock_guard lock(mutex_);
     if (over_ || !asked_.try_emplace(asked.key(), JobId::none()).second) return;
   }
-  const auto ours = [&clock](int64_t theirs) {
-    return Time::from_nanos(std::clamp(theirs, -kMostNanos, kMostNanos)) - clock.offset;
-  };
   engine::InferRequest request;
   request.service = asked.service();
   request.version = asked.version();
@@ -143,13 +150,13 @@ void FrontendPeer::submit(const Submit& asked, const ClockOffset::Bound& clock, 
       address_, asked.key(), asked.items(), Shape(asked.shape().begin(), asked.shape().end())});
   request.begun = asked.begun();
   request.connection = asked.connection() == 0 ? 0 : asked.connection() ^ session_;
-  request.arrival = std::min(ours(asked.arrival_nanos()), now);
-  const auto duration = [](uint64_t nanos) {
-    return Duration::nanos(static_cast<int64_t>(std::min<uint64_t>(nanos, kMostNanos)));
-  };
-  if (asked.has_timeout_nanos()) request.timeout = duration(asked.timeout_nanos());
-  if (asked.cutoff_nanos() < kMostNanos) request.cutoff = ours(asked.cutoff_nanos()) - clock.error;
-  request.network_time = duration(asked.network_nanos()) + clock.error;
+  request.arrival = std::min(on_our_clock(asked.arrival_nanos(), clock), now);
+  if (asked.has_timeout_nanos()) request.timeout = believed(asked.timeout_nanos());
+  if (asked.cutoff_nanos() < kMostNanos) {
+    request.cutoff = on_our_clock(asked.cutoff_nanos(), clock) - clock.error;
+  }
+  if (asked.has_start_nanos()) request.start_from = on_our_clock(asked.start_nanos(), clock);
+  request.network_time = believed(asked.network_nanos()) + clock.error;
   const JobId job = engine_.submit(
       std::move(request), [self = shared_from_this(), key = asked.key()](engine::ReplyPart reply) {
         self->answer(key, reply);
@@ -161,6 +168,39 @@ void FrontendPeer::submit(const Submit& asked, const ClockOffset::Bound& clock, 
     if (const auto it = asked_.find(asked.key()); it != asked_.end()) it->second = job;
   }
   if (gone) engine_.cancel(job);
+}
+
+// The possible error of the clock is taken off when the frame is run.
+void FrontendPeer::direct(const ClientFrame& asked, const ClockOffset::Bound& clock, Time now) {
+  engine::InferRequest request = read_frame(asked);
+  const uint64_t owner = request.frame->owner ^= session_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (over_) return;
+    owners_.insert(owner);
+  }
+  request.arrival = std::min(on_our_clock(asked.arrival_nanos(), clock), now);
+  const engine::StreamDirection direction = asked_of_.direct(std::move(request));
+  bool gone = false;
+  {
+    const std::lock_guard lock(mutex_);
+    gone = over_;
+  }
+  if (gone) return engine_.close_streams(owner);
+  outbox_->say([key = asked.key(), &direction](Message& message) {
+    Directed& said = *message.mutable_told()->add_directed();
+    write_directed(key, direction, said);
+    return said.ByteSizeLong();
+  });
+}
+
+void FrontendPeer::close(uint64_t connection) {
+  const uint64_t owner = connection ^ session_;
+  {
+    const std::lock_guard lock(mutex_);
+    if (owners_.erase(owner) == 0) return;
+  }
+  engine_.close_streams(owner);
 }
 
 JobId FrontendPeer::job_of(uint64_t key) {
@@ -201,13 +241,16 @@ void FrontendPeer::cut() {
 void FrontendPeer::end() {
   cut();
   std::vector<JobId> jobs;
+  std::unordered_set<uint64_t> owners;
   {
     const std::lock_guard lock(mutex_);
+    owners.swap(owners_);
     for (const auto& [key, job] : asked_) {
       if (!job.is_none()) jobs.push_back(job);
     }
   }
   for (const JobId job : jobs) engine_.cancel(job);
+  for (const uint64_t owner : owners) engine_.close_streams(owner);
 }
 
 engine::FrontendStatistics FrontendPeer::statistics() const {

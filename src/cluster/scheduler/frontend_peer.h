@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/ids.h"
@@ -21,7 +22,7 @@
 namespace fermata::cluster {
 
 // A frontend, as its scheduler sees it: from its hello to its end. What it asks and has not been
-// answered is cancelled then. Thread-safe.
+// answered is cancelled then, and the streams' clients of its connections have gone. Thread-safe.
 class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
  public:
   // `engine` is one for frontends.
@@ -33,7 +34,7 @@ class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
   // One of its other connections, until its end; blocks where the frontend asks over it.
   absl::Status attach(uint32_t slot, const std::shared_ptr<Channel>& channel);
   void cut();  // its connections
-  void end();  // the same, and cancels what it has asked
+  void end();  // the same, cancels what it has asked, and closes its streams
 
   const std::string& name() const { return name_; }
   const std::string& address() const { return *address_; }
@@ -42,6 +43,8 @@ class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
  private:
   absl::Status serve_asked(Channel& channel);
   void submit(const Submit& asked, const ClockOffset::Bound& clock, Time now);
+  void direct(const ClientFrame& asked, const ClockOffset::Bound& clock, Time now);
+  void close(uint64_t connection);
   void cancel(uint64_t key);
   JobId job_of(uint64_t key);  // none: it has ended
   void answer(uint64_t key, const engine::ReplyPart& reply);
@@ -65,6 +68,8 @@ class FrontendPeer : public std::enable_shared_from_this<FrontendPeer> {
   std::vector<std::shared_ptr<Channel>> channels_;
   bool asks_ = false, is_told_ = false;        // that these connections are there
   std::unordered_map<uint64_t, JobId> asked_;  // by key; none: it is being submitted
+  // Connections that have sent frames of streams: its own numbers, which no other frontend has.
+  std::unordered_set<uint64_t> owners_;
 };
 
 }  // namespace fermata::cluster

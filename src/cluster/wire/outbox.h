@@ -106,9 +106,13 @@ class Outbox {
       message.mutable_asked()->mutable_submits()->Clear();
       message.mutable_asked()->mutable_cancels()->Clear();
       message.mutable_asked()->mutable_learned()->Clear();
+      message.mutable_asked()->mutable_frames()->Clear();
+      message.mutable_asked()->mutable_closed()->Clear();
+      message.mutable_asked()->mutable_operators()->Clear();
     } else if (message.has_told()) {
       message.mutable_told()->mutable_replies()->Clear();
       message.mutable_told()->clear_offered();
+      message.mutable_told()->mutable_directed()->Clear();
     } else {
       message.Clear();
     }

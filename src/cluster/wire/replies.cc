@@ -4,14 +4,11 @@
 #include <utility>
 
 #include "base/status.h"
+#include "cluster/wire/nanos.h"
 #include "engine/composite/base_answers.h"
 
 namespace fermata::cluster {
 namespace {
-
-uint64_t positive(Duration duration) {
-  return static_cast<uint64_t>(std::max<int64_t>(duration.nanos(), 0));
-}
 
 void write_explanation(const engine::Explanation& why, Explanation& to) {
   to.set_outcome(static_cast<uint32_t>(why.outcome));
@@ -33,12 +30,6 @@ void write_explanation(const engine::Explanation& why, Explanation& to) {
 constexpr size_t kMostSaid = 64 << 10, kMostWhy = 64 << 10;
 constexpr size_t kMostCounts = 4 << 20;  // of evidence, of five bytes at most
 
-// Differences of such are still numbers.
-Duration bounded(int64_t nanos) {
-  const int64_t most = Duration::infinite().nanos();
-  return Duration::nanos(std::clamp(nanos, -most, most));
-}
-
 }  // namespace
 
 void write_submit(uint64_t key, const engine::InferRequest& request,
@@ -56,6 +47,7 @@ void write_submit(uint64_t key, const engine::InferRequest& request,
   to.set_cutoff_nanos(request.cutoff.nanos());
   to.set_network_nanos(positive(request.network_time));
   to.set_begun(request.begun);
+  if (!request.start_from.is_infinite()) to.set_start_nanos(request.start_from.nanos());
 }
 
 absl::Status check_submit(const engine::InferRequest& request) {

@@ -44,7 +44,8 @@ std::vector<std::string> all_models_under(const ServiceOptions& service,
   }
   for (const std::string& member : members) {
     if (member.empty()) continue;  // an operator
-    const auto own = absl::c_find_if(services, [&](const auto& s) { return s.name == member; });
+    const auto own = absl::c_find_if(
+        services, [&](const auto& s) { return s.name == member && !s.stream; });  // none has those
     const auto below =
         own == services.end() ? std::vector<std::string>{member} : all_models_under(*own, services);
     models.insert(models.end(), below.begin(), below.end());

@@ -51,6 +51,11 @@ class RealEngine : public Engine, public ForFrontends {
   void learned(JobId job, std::vector<policy::Estimate> by_item) override {
     pool_->learned(job, std::move(by_item));
   }
+  StreamDirection direct(InferRequest request) override;
+  void operators_take(uint64_t frontend, std::string_view stream,
+                      std::vector<Duration> by_variant) override {
+    streams_.operators_take(frontend, stream, std::move(by_variant));
+  }
   std::shared_ptr<const Catalog> catalog() const override { return routes_.read()->catalog; }
   JobId submit(InferRequest request, Reply reply) override;
   const EngineOptions& options() const { return options_; }
@@ -132,7 +137,6 @@ class RealEngine : public Engine, public ForFrontends {
   StreamService::Loading loading();
   StreamCosts::Sources stream_costs();
   absl::Status make_streams();
-  static std::string why_not(const ServiceOptions& stream, const Catalog& catalog);
   std::shared_ptr<const Variant> model_of(const std::string& service) const;
   absl::Status make_adapters();  // real_engine_adapters.cc
   void start_adapters();

@@ -25,7 +25,9 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
   } else if (hidden) {
     route = routes->catalog->find(request.service, request.version).status();
   }
-  if (route.ok() && request.elsewhere != nullptr && (*route)->pipeline != nullptr) {
+  const bool is_made_of_services =
+      streams_.serves(request.service) || (route.ok() && (*route)->pipeline != nullptr);
+  if (request.elsewhere != nullptr && is_made_of_services) {
     unknown_.fetch_add(1, std::memory_order_relaxed);
     return reject(request, reply,
                   error(absl::StatusCode::kFailedPrecondition,

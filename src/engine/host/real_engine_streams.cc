@@ -56,30 +56,31 @@ absl::Status RealEngine::make_streams() {
                     [&](const auto& face) { return face->name == options.name; })) {
       continue;
     }
-    auto waiting = std::make_shared<Service>();
-    waiting->name = waiting->model = options.name;
-    waiting->trouble = why_not(options, *catalog);
-    faces.push_back(std::move(waiting));
+    faces.push_back(StreamFace::waiting(options, *catalog));
   }
   registry_.set_faces(std::move(faces));
   if (fresh || !made.ok() || stream_faces_ < stream_options_.size()) publish();
   return made;
 }
 
-std::string RealEngine::why_not(const ServiceOptions& stream, const Catalog& catalog) {
-  for (const StreamOptions::Variant& v : stream.stream->variants) {
-    if (const auto found = catalog.find(v.service, ""); !found.ok()) {
-      return std::string(message(found.status()));
-    }
-  }
-  return "";
-}
-
 JobId RealEngine::submit(InferRequest request, Reply reply) {
-  if (!streams_.route(request, reply)) return JobId::none();
+  // Frontends ask where its frames go.
+  if (!options_.inputs_elsewhere && !streams_.route(request, reply)) return JobId::none();
   const JobId id = pool_->next_id();
   submit_as(id, std::move(request), std::move(reply), /*of_stage=*/false);
   return id;
+}
+
+StreamDirection RealEngine::direct(InferRequest request) {
+  const std::string name = request.service;
+  if (auto direction = streams_.direct(std::move(request))) return *std::move(direction);
+  absl::Status why = routes_.read()->catalog->find(name, "").status();
+  if (why.ok()) {
+    why = error(
+        absl::StatusCode::kFailedPrecondition,
+        "'{}' is no stream here: this frontend has another configuration than its scheduler", name);
+  }
+  return {.status = std::move(why)};
 }
 
 std::shared_ptr<const Variant> RealEngine::model_of(const std::string& service) const {

@@ -30,7 +30,9 @@ absl::StatusOr<std::shared_ptr<Route>> Routes::find(const std::string& service,
       if (route->variant->version == version) return route;
     }
   }
-  return catalog->find(service, version).status();
+  const auto found = catalog->find(service, version);
+  if (!found.ok()) return found.status();
+  return error(absl::StatusCode::kUnavailable, "model '{}' is not ready", service);  // a face only
 }
 
 std::shared_ptr<Counters> Routes::counters(const std::string& service) const {

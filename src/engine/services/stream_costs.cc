@@ -46,9 +46,8 @@ absl::Status StreamCosts::add(const std::shared_ptr<const Pipeline>& pipeline, S
   const std::vector<Duration> runs = sources_.runs(pipeline);
   for (size_t s = 0; s < pipeline->stages.size(); ++s) {
     const Pipeline::Stage& stage = pipeline->stages[s];
-    if (stage.op != nullptr) {
-      sum.delay += runs[s];
-    } else if (stage.pipeline == nullptr) {
+    if (stage.op != nullptr) continue;
+    if (stage.pipeline == nullptr) {
       RETURN_IF_ERROR(add(stage.route, *stage.member, runs[s], sum));
     } else if (stage.pipeline->choice == nullptr) {
       RETURN_IF_ERROR(add(stage.pipeline, sum));
@@ -57,6 +56,17 @@ absl::Status StreamCosts::add(const std::shared_ptr<const Pipeline>& pipeline, S
     }
   }
   return absl::OkStatus();
+}
+
+Duration StreamCosts::operators(const std::shared_ptr<const Pipeline>& pipeline, const Runs& runs) {
+  Duration sum;
+  if (pipeline == nullptr || pipeline->choice != nullptr) return sum;
+  const std::vector<Duration> own = runs(pipeline);
+  for (size_t s = 0; s < pipeline->stages.size(); ++s) {
+    const Pipeline::Stage& stage = pipeline->stages[s];
+    sum += stage.op != nullptr ? own[s] : operators(stage.pipeline, runs);
+  }
+  return sum;
 }
 
 absl::StatusOr<std::vector<StreamCost>> StreamCosts::look(
@@ -85,7 +95,7 @@ absl::StatusOr<std::vector<StreamCost>> StreamCosts::look(
     }
     if (table.points_ms.at(1) <= 0) return invalid("'{}' has no profile to plan with", service);
     ASSIGN_OR_RETURN(auto latency, LatencyTable::make(table, sum.most));
-    costs.push_back({std::move(latency), sum.delay});
+    costs.push_back({std::move(latency), operators(route->pipeline, sources_.runs)});
   }
   return costs;
 }

@@ -27,14 +27,17 @@ struct StreamCost {
 class StreamCosts {
  public:
   // Of the running engine; each may be called from any thread.
+  using Runs = std::function<std::vector<Duration>(const std::shared_ptr<const Pipeline>&)>;
   struct Sources {
     FindRoute find;
-    std::function<std::vector<Duration>(const std::shared_ptr<const Pipeline>&)> runs;
+    Runs runs;
   };
   explicit StreamCosts(Sources sources) : sources_(std::move(sources)) {}
 
   // By service. UNAVAILABLE where one is not served, INVALID_ARGUMENT where one has no profile.
   absl::StatusOr<std::vector<StreamCost>> look(const std::vector<std::string>& services);
+  // How long the operators of what a service runs delay its answers, where they run.
+  static Duration operators(const std::shared_ptr<const Pipeline>& pipeline, const Runs& runs);
 
  private:
   struct Slowed {
@@ -46,7 +49,6 @@ class StreamCosts {
     std::vector<std::shared_ptr<const LatencyTable>> tables;
     std::vector<double> factors;
     double each_ms = 0;  // of what does not batch
-    Duration delay;
   };
   absl::Status add(const std::string& route, const Variant& model, Duration alone, Sum& sum);
   absl::Status add(const std::shared_ptr<const Pipeline>& pipeline, Sum& sum);

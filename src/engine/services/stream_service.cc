@@ -9,26 +9,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/composite/composite.h"
 
 namespace fermata::engine {
 namespace {
 
 constexpr Duration kCosts = Duration::seconds(1);  // between two looks
-
-bool matches(const Tensor& tensor, const TensorSpec& spec, const Signature& signature) {
-  const Shape wanted = signature.wire_shape(spec);
-  return tensor.datatype == spec.datatype &&
-         std::equal(tensor.shape.begin(), tensor.shape.end(), wanted.begin(), wanted.end(),
-                    [](int64_t has, int64_t want) { return want == -1 || has == want; });
-}
-
-bool fits_all(const InferRequest& request, const Signature& signature) {
-  return std::all_of(request.inputs.begin(), request.inputs.end(), [&](const Tensor& tensor) {
-    const TensorSpec* spec = signature.input(tensor.name);
-    return spec != nullptr && matches(tensor, *spec, signature);
-  });
-}
+constexpr Duration kSaid = Duration::seconds(5);   // what another process said is believed
 
 // How many of the variants a worker holds, whichever they are; 0 where there is nothing to load
 // ahead: not all are models of their own, or workers hold what they run, or only one of them.
@@ -86,12 +72,9 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(
   policy::StreamSettings settings = options.stream->settings;
   settings.workers = planned_workers(workers);
   settings.slo = options.slo;
-  std::vector<Signature> signatures;
-  std::shared_ptr<const Variant> largest;
+  ASSIGN_OR_RETURN(StreamFace face, StreamFace::make(options, catalog));
   for (const StreamOptions::Variant& v : options.stream->variants) {
-    ASSIGN_OR_RETURN(largest, catalog.find(v.service, ""));
     settings.variants.push_back({v.service, v.input_size, v.accuracy, v.request_kb, nullptr, {}});
-    signatures.push_back(largest->signature);
   }
   StreamCosts costs(sources);
   ASSIGN_OR_RETURN(const std::vector<StreamCost> first, costs_now(costs, options));
@@ -99,21 +82,13 @@ absl::StatusOr<std::unique_ptr<StreamService>> StreamService::make(
     settings.variants[v].latency = first[v].latency;
     settings.variants[v].delay = first[v].delay;
   }
-  auto face = std::make_shared<Service>();
-  face->name = face->model = options.name;
-  const auto public_model = make_public_model(options.name, *largest, largest->id);
-  public_model->config.set_platform("fermata_stream");  // by which clients find such services
-  face->versions = {public_model};
-  return std::unique_ptr<StreamService>(new StreamService(options, std::move(settings),
-                                                          std::move(signatures), std::move(face),
-                                                          loading, std::move(costs)));
+  return std::unique_ptr<StreamService>(
+      new StreamService(options, std::move(settings), std::move(face), loading, std::move(costs)));
 }
 
 StreamService::StreamService(ServiceOptions options, policy::StreamSettings settings,
-                             std::vector<Signature> signatures, std::shared_ptr<const Service> face,
-                             const Loading& loading, StreamCosts costs)
+                             StreamFace face, const Loading& loading, StreamCosts costs)
     : options_(std::move(options)),
-      signatures_(std::move(signatures)),
       loading_(loading),
       face_(std::move(face)),
       sessions_(std::move(settings)),
@@ -180,22 +155,9 @@ void StreamService::loaded(uint32_t worker, uint32_t variant, const absl::Status
   carry_out();
 }
 
-std::optional<uint32_t> StreamService::fitting(const InferRequest& request) const {
-  std::optional<uint32_t> found;
-  for (uint32_t v = 0; v < signatures_.size(); ++v) {
-    if (!fits_all(request, signatures_[v])) continue;
-    if (found) return std::nullopt;
-    found = v;
-  }
-  return found;
-}
-
 absl::Status StreamService::route(InferRequest& request, bool& answered) {
-  const auto& variants = sessions_.settings().variants;
   if (request.frame == nullptr) {
-    // Who knows nothing of streams is answered by what fits; where several do, by the smallest.
-    request.service = variants[fitting(request).value_or(0)].name;
-    if (!request.timeout) request.timeout = options_.slo;
+    face_.pass_on(request);
     return absl::OkStatus();
   }
   policy::StreamFrame& frame = *request.frame;
@@ -206,13 +168,12 @@ absl::Status StreamService::route(InferRequest& request, bool& answered) {
     return absl::OkStatus();
   }
   if (frame.hello) return sessions_.hello(frame, request.arrival);
-  for (const Tensor& tensor : request.inputs) frame.bytes += tensor.data.bytes.size();
-  const std::optional<uint32_t> fit = fitting(request);
-  if (!frame.input_size && fit) frame.input_size = variants[*fit].input_size;
+  if (!request.inputs.empty()) face_.read_tensors(request);  // else who has them has done so
   ASSIGN_OR_RETURN(const policy::StreamRoute route, sessions_.frame(frame, request.arrival));
+  const auto& variants = sessions_.settings().variants;
   const uint32_t runs = residents_ ? residents_->serving(route.variant) : route.variant;
   stale_ += residents_ && residents_->awaited(route.planned);
-  if (runs != route.variant && !fits_all(request, signatures_[runs])) {
+  if (runs != route.variant && !face_.fits(request, runs)) {
     return error(absl::StatusCode::kUnavailable,
                  "no worker holds '{}' now, which takes frames of {}", variants[route.variant].name,
                  variants[route.variant].input_size);
@@ -254,9 +215,25 @@ void StreamService::look_at_costs(Time now) {
   const auto costs = costs_now(costs_, options_);
   if (!costs.ok()) return;  // one is being loaded anew: what was known stays
   const std::scoped_lock lock(mutex_);
+  std::erase_if(elsewhere_, [now](const auto& each) { return each.second.said + kSaid < now; });
   for (uint32_t v = 0; v < costs->size(); ++v) {
-    sessions_.learned(v, (*costs)[v].latency, (*costs)[v].delay);
+    const Duration delay = operators_elsewhere(v).value_or((*costs)[v].delay);
+    sessions_.learned(v, (*costs)[v].latency, delay);
   }
+}
+
+void StreamService::operators_take(uint64_t process, std::vector<Duration> by_variant) {
+  const std::scoped_lock lock(mutex_);
+  if (by_variant.size() != sessions_.settings().variants.size()) return;  // another configuration
+  elsewhere_[process] = {std::move(by_variant), monotonic_now()};
+}
+
+std::optional<Duration> StreamService::operators_elsewhere(uint32_t variant) const {
+  std::optional<Duration> longest;
+  for (const auto& [process, said] : elsewhere_) {
+    longest = std::max(longest.value_or(Duration()), said.operators[variant]);
+  }
+  return longest;
 }
 
 bool StreamService::wants_plan() {

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +14,7 @@
 #include "engine/options.h"
 #include "engine/request.h"
 #include "engine/services/stream_costs.h"
+#include "engine/services/stream_face.h"
 #include "engine/snapshot.h"
 #include "policy/stream/stream_residents.h"
 #include "policy/stream/stream_sessions.h"
@@ -46,15 +48,18 @@ class StreamService {
   // It loads nothing any more when this returns.
   void stop();
   const std::string& name() const { return options_.name; }
-  // What clients see of it: its largest variant, under its own name.
-  const std::shared_ptr<const Service>& face() const { return face_; }
+  const StreamFace& face() const { return face_; }
 
   // Turns a call of this service into one of a variant's, or says why not. A hello or a goodbye
-  // needs none: `answered` is set.
+  // needs none: `answered` is set. Of a frame whose tensors another process has, the frame tells
+  // what they do (StreamFace::read_tensors).
   absl::Status route(InferRequest& request, bool& answered);
   // What is told to the client of a frame that came at `arrival`; null for other requests.
   std::shared_ptr<const StreamReply> reply_to(const policy::StreamFrame* frame, Time arrival) const;
   void close(uint64_t owner);
+  // How long the operators of its variants take in a process that runs them (StreamCosts::
+  // operators); believed for some seconds, of several the longest.
+  void operators_take(uint64_t process, std::vector<Duration> by_variant);
 
   // Looks at the costs as well, every second.
   bool wants_plan();
@@ -64,11 +69,8 @@ class StreamService {
   StreamStatistics statistics() const;
 
  private:
-  StreamService(ServiceOptions options, policy::StreamSettings settings,
-                std::vector<Signature> signatures, std::shared_ptr<const Service> face,
+  StreamService(ServiceOptions options, policy::StreamSettings settings, StreamFace face,
                 const Loading& loading, StreamCosts costs);
-  // The variants whose signature the tensors fit; of one alone the frame need not tell.
-  std::optional<uint32_t> fitting(const InferRequest& request) const;
   uint32_t size_that_is_there(uint32_t size) const;
   void look_at_costs(Time now);
   // Under mutex_: what the workers are to run; what the residents order.
@@ -78,12 +80,17 @@ class StreamService {
   void loaded(uint32_t worker, uint32_t variant, const absl::Status& status);
 
   const ServiceOptions options_;
-  const std::vector<Signature> signatures_;  // by variant
   const Loading loading_;
-  const std::shared_ptr<const Service> face_;
+  const StreamFace face_;
   mutable std::mutex mutex_;  // for a moment; never while the planner runs
   policy::StreamSessions sessions_;
-  StreamCosts costs_;  // the planner's thread
+  struct Elsewhere {
+    std::vector<Duration> operators;  // by variant
+    Time said;
+  };
+  std::optional<Duration> operators_elsewhere(uint32_t variant) const;  // under mutex_
+  std::map<uint64_t, Elsewhere> elsewhere_;                             // by process
+  StreamCosts costs_;                                                   // the planner's thread
   Time costs_seen_;
   uint32_t mapped_ = 0;
   double mean_accuracy_ = 0;

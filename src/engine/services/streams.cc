@@ -93,24 +93,35 @@ bool Streams::route(InferRequest& request, Reply& reply) const {
   const Time arrival = request.arrival;
   const absl::Status status = service->route(request, answered);
   if (!status.ok() || answered) {
-    const bool invalid_call = status.code() == absl::StatusCode::kInvalidArgument;
-    reply({.status = status,
-           .model = service->name(),
-           .version = "1",
-           .id = request.id,
-           .why = {.outcome = status.ok()    ? Outcome::kOnTime
-                              : invalid_call ? Outcome::kInvalid
-                                             : Outcome::kUnavailable},
-           .stream = service->reply_to(frame.get(), arrival)});
+    reply(service->face().ended(status, request.id, service->reply_to(frame.get(), arrival)));
     return false;
   }
   reply = [service, frame, arrival, reply = std::move(reply)](ReplyPart part) mutable {
-    part.model = service->name();
-    part.version = std::string(1, '1');
+    service->face().sign(part);
     part.stream = service->reply_to(frame.get(), arrival);
     reply(std::move(part));
   };
   return true;
+}
+
+std::optional<StreamDirection> Streams::direct(InferRequest request) const {
+  const std::shared_ptr<StreamService> service = find(*services_.read(), request.service);
+  if (service == nullptr) return {};
+  bool answered = false;
+  StreamDirection direction{.status = service->route(request, answered)};
+  direction.advice = service->reply_to(request.frame.get(), request.arrival)->advice;
+  if (!direction.status.ok() || answered) return direction;
+  direction.service = std::move(request.service);
+  direction.timeout = *request.timeout;
+  direction.network_time = request.network_time;
+  direction.start_after = request.start_from - request.arrival;
+  return direction;
+}
+
+void Streams::operators_take(uint64_t process, std::string_view service,
+                             std::vector<Duration> by_variant) const {
+  const std::shared_ptr<StreamService> known = find(*services_.read(), service);
+  if (known != nullptr) known->operators_take(process, std::move(by_variant));
 }
 
 void Streams::close(uint64_t owner) const {
@@ -119,7 +130,7 @@ void Streams::close(uint64_t owner) const {
 
 std::vector<std::shared_ptr<const Service>> Streams::faces() const {
   std::vector<std::shared_ptr<const Service>> faces;
-  for (const auto& service : *services_.read()) faces.push_back(service->face());
+  for (const auto& service : *services_.read()) faces.push_back(service->face().service());
   return faces;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/for_frontends.h"
 #include "engine/services/stream_service.h"
 #include "engine/threads/periodic.h"
 #include "engine/threads/published.h"
@@ -31,7 +32,14 @@ class Streams {
   // A call of a stream service becomes one of a variant whose reply tells the client what to send
   // next; others stay as they are. False: it has been answered.
   bool route(InferRequest& request, Reply& reply) const;
+  // Nothing: there is no such service.
+  std::optional<StreamDirection> direct(InferRequest request) const;
+  void operators_take(uint64_t process, std::string_view service,
+                      std::vector<Duration> by_variant) const;
   void close(uint64_t owner) const;  // a connection ended
+  bool serves(std::string_view service) const {
+    return find(*services_.read(), service) != nullptr;
+  }
 
   std::vector<std::shared_ptr<const Service>> faces() const;
   // Of all services that had clients; none has been planned yet: nothing.

@@ -31,14 +31,17 @@ StreamSessions::StreamSessions(StreamSettings settings)
       addresses_(settings_.new_clients_rps),
       current_(settings_.workers, 0) {}
 
+absl::Status StreamSessions::check_id(const StreamFrame& frame) {
+  if (!frame.client.empty() && frame.client.size() <= kLongestId) return absl::OkStatus();
+  return invalid("stream_client has {} characters, expected 1 to {}", frame.client.size(),
+                 kLongestId);
+}
+
 absl::StatusOr<StreamSessions::Session*> StreamSessions::find_or_add(const StreamFrame& frame,
                                                                      Time now) {
   const Key key{frame.client, frame.owner};
   if (const auto known = sessions_.find(key); known != sessions_.end()) return &known->second;
-  if (frame.client.empty() || frame.client.size() > kLongestId) {
-    return invalid("stream_client has {} characters, expected 1 to {}", frame.client.size(),
-                   kLongestId);
-  }
+  RETURN_IF_ERROR(check_id(frame));
   if (!frame.rate_rps) {
     return invalid(
         "stream_rate is missing, expected frames a second: the first message of a client on a "

@@ -102,6 +102,8 @@ struct StreamTotals {
 class StreamSessions {
  public:
   explicit StreamSessions(StreamSettings settings);
+  // INVALID_ARGUMENT: no client has such an id.
+  static absl::Status check_id(const StreamFrame& frame);
 
   // INVALID_ARGUMENT: what is missing or out of range. RESOURCE_EXHAUSTED: too many clients, of
   // all, of the connection or of the address, or faster than registered. UNAVAILABLE: unmapped.

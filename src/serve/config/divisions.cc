@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -60,8 +61,12 @@ absl::Status check_divisions(const cluster::Options& cluster,
                              const std::vector<engine::ServiceOptions>& services) {
   if (cluster.divisions.empty()) return absl::OkStatus();
   RETURN_IF_ERROR(check_models(cluster, services));
+  RETURN_IF_ERROR(engine::composites_in_order(services).status());  // else without end
   for (const engine::ServiceOptions& service : services) {
-    const std::vector<std::string> models = engine::all_models_of(service);
+    // One scheduler decides which variant of a stream takes a frame, and knows what each costs.
+    const std::vector<std::string> models = service.stream
+                                                ? engine::all_models_under(service, services)
+                                                : engine::all_models_of(service);
     for (const std::string& model : models) {
       const size_t first = division_of(cluster, models[0]), own = division_of(cluster, model);
       if (own == first) continue;
@@ -126,7 +131,10 @@ absl::Status take_division(const std::string& name, cluster::Options& cluster,
       if (!engine.serves(model)) elsewhere.insert(model);
     }
   }
-  engine::add_dependents(elsewhere, engine.services, {});
+  std::vector<engine::ServiceOptions> streams;
+  absl::c_copy_if(engine.services, std::back_inserter(streams),
+                  [](const auto& service) { return service.stream.has_value(); });
+  engine::add_dependents(elsewhere, engine.services, streams);
   std::erase_if(engine.services, [&elsewhere](const engine::ServiceOptions& service) {
     return elsewhere.contains(service.name);
   });
