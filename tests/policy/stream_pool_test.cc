@@ -128,6 +128,22 @@ TEST(StreamPool, WorkersStayWithTheirServices) {
   EXPECT_EQ(workers_of_a(), first);
 }
 
+TEST(StreamPool, WorkersThatAreNotThereAreNotPlanned) {
+  std::vector<StreamPool::Service> services{{"a", two_sizes(3, 4, 20)}, {"b", two_sizes(3, 4, 20)}};
+  StreamPool pool(3);
+  EXPECT_EQ(pool.plan(services).problem.workers, 3u);
+  for (auto& service : services) {
+    service.problem.workers = 2;
+    service.problem.current.resize(2);
+  }
+  const StreamPool::Planned fewer = pool.plan(services);
+  EXPECT_EQ(fewer.problem.workers * fewer.problem.worker_share, 2);
+  for (const StreamPlan& plan : fewer.plans) {
+    for (const StreamPlan::Worker& worker : plan.workers) EXPECT_LT(worker.worker, 2u);
+  }
+  EXPECT_EQ(pool.plan({{"a", two_sizes(3, 4, 20)}}).problem.workers, 3u);
+}
+
 // However the workers are divided beforehand, and whatever is planned in each part.
 TEST(StreamPool, NoDivisionOfTheWorkersServesMore) {
   Random random(8);

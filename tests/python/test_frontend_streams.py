@@ -4,6 +4,7 @@ import contextlib
 import http.client
 import json
 import sys
+import urllib.request
 
 import numpy
 import pytest
@@ -119,6 +120,28 @@ def test_acknowledgements_come_from_the_frontend(whole):
         assert s.wait_until_ready(START_LIMIT_S)
         assert s.wait_for(lambda session: session.link.round_trip_s, START_LIMIT_S)
         send_until(s, 64)
+
+
+def test_plans_count_workers_that_are_there(tmp_path):
+    parts = Streaming(tmp_path)
+    parts.config.write_text(parts.config.read_text().replace("count: 2", "count: 9"))
+    try:
+        scheduler = parts.scheduler()
+        frontend = parts.frontend(scheduler)
+        parts.bring_worker(scheduler)
+        scheduler.await_metric(2, "fermata_worker_serving")
+        frontend.await_ready()
+        with stream(frontend) as s:
+            assert s.wait_until_ready(START_LIMIT_S)
+            planned = set()
+            while 2 not in planned:
+                s.pace()
+                if s.send(FRAME):
+                    assert s.receive(timeout=LIMIT_S) is not None
+                with urllib.request.urlopen(f"http://{scheduler.http}/v2/fermata/decisions", timeout=LIMIT_S) as reply:
+                    planned |= {problem["workers"] for problem in json.load(reply)["streams"]}
+    finally:
+        parts.kill()
 
 
 class Connection:

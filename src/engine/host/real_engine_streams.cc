@@ -1,6 +1,8 @@
 // Stream services on the engine's workers.
 #include <algorithm>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "base/status.h"
 #include "engine/host/real_engine.h"
 
@@ -45,8 +47,16 @@ StreamCosts::Sources RealEngine::stream_costs() {
 absl::Status RealEngine::make_streams() {
   if (stream_options_.empty()) return absl::OkStatus();
   const auto catalog = routes_.read()->catalog;
+  std::function<uint32_t()> there;
+  if (absl::c_any_of(options_.workers.types, [](const auto& type) { return type.remote; })) {
+    there = [this] {
+      const auto workers = pool_->worker_statistics();
+      return static_cast<uint32_t>(
+          absl::c_count_if(workers, [](const auto& worker) { return worker.serving; }));
+    };
+  }
   const absl::Status made = streams_.start(stream_options_, *catalog, options_.workers.count(),
-                                           loading(), stream_costs());
+                                           std::move(there), loading(), stream_costs());
   const std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<const Service>> faces = streams_.faces();
   const bool fresh = faces.size() > stream_faces_;

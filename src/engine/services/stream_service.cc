@@ -243,9 +243,12 @@ bool StreamService::wants_plan() {
   return sessions_.wants_plan(now);
 }
 
-plan::StreamProblem StreamService::problem() {
+plan::StreamProblem StreamService::problem(uint32_t workers) {
   const std::scoped_lock lock(mutex_);
-  return sessions_.problem(monotonic_now());
+  plan::StreamProblem problem = sessions_.problem(monotonic_now());
+  problem.workers = std::min(problem.workers, workers);
+  problem.current.resize(problem.workers);
+  return problem;
 }
 
 void StreamService::planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan) {

@@ -63,7 +63,7 @@ class StreamService {
 
   // Looks at the costs as well, every second.
   bool wants_plan();
-  plan::StreamProblem problem();
+  plan::StreamProblem problem(uint32_t workers);  // of planned_workers() those that are there
   void planned(const plan::StreamProblem& problem, const plan::StreamPlan& plan);
 
   StreamStatistics statistics() const;

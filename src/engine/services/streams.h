@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -23,9 +24,10 @@ class Streams {
   // Makes those of the services that are not there yet and whose variants are served now; those
   // that wait for one are left out. Errors as StreamService::make has others. Not from several
   // threads.
+  // `there`: how many of the workers are there now; empty: all.
   absl::Status start(const std::vector<ServiceOptions>& services, const Catalog& catalog,
-                     uint32_t workers, const StreamService::Loading& loading,
-                     const StreamCosts::Sources& costs);
+                     uint32_t workers, std::function<uint32_t()> there,
+                     const StreamService::Loading& loading, const StreamCosts::Sources& costs);
   // No service plans or loads anything any more when it returns.
   void stop();
 
@@ -50,9 +52,13 @@ class Streams {
   using Services = std::vector<std::shared_ptr<StreamService>>;
   static std::shared_ptr<StreamService> find(const Services& services, std::string_view name);
   void plan();
+  uint32_t workers_there(Time now);
 
   Published<Services> services_{std::make_shared<Services>()};
-  std::optional<policy::StreamPool> pool_;  // the planner's thread
+  std::optional<policy::StreamPool> pool_;  // the planner's thread, as what follows
+  std::function<uint32_t()> there_;
+  uint32_t workers_ = 0;  // with which it plans
+  Time as_many_at_;       // when there were so many, last
   mutable std::mutex mutex_;
   std::optional<StreamDecision> last_decision_;
   std::unique_ptr<Periodic> planner_;

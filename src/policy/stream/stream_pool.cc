@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "plan/streams/stream_planner.h"
 #include "plan/streams/stream_tables.h"
 
@@ -148,6 +149,8 @@ StreamPool::Planned StreamPool::plan(const std::vector<Service>& services) {
   for (const Service& service : services) {
     if (!service.problem.clients.empty()) active.push_back(&service);
   }
+  if (!active.empty()) workers_ = active.front()->problem.workers;
+  FERMATA_CHECK(workers_ >= 1 && workers_ <= owners_.size());
   Planned planned;
   if (active.size() == 1) {
     planned.problem = active.front()->problem;

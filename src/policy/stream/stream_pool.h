@@ -17,9 +17,10 @@ namespace fermata::policy {
 // its part of the frames, which may have to wait for a batch of another service. Pure.
 class StreamPool {
  public:
-  explicit StreamPool(uint32_t workers) : workers_(workers), owners_(workers) {}
+  explicit StreamPool(uint32_t workers) : workers_(workers), owners_(workers) {}  // at most
 
-  // Names are those of the services' own, and stay; each problem has all of the pool's workers.
+  // Names are those of the services' own, and stay; each problem has as many workers, those of the
+  // pool that are there.
   struct Service {
     std::string name;
     plan::StreamProblem problem;
@@ -41,7 +42,7 @@ class StreamPool {
                                        const plan::StreamPlan& plan) const;
   void remember(const Services& services, const std::vector<plan::StreamPlan>& plans);
 
-  const uint32_t workers_;
+  uint32_t workers_;                         // of the last problems
   std::vector<std::string> owners_;          // by worker: the service that had it last
   std::map<std::string, Duration> longest_;  // by service: of its batches
 };
