@@ -120,7 +120,7 @@ def test_it_says_who_loses_deadlines_and_why(crowded, opened):
     page.wait(f"{shown('finding')}.includes('crowded lost')")
     page.wait(f"{shown('finding')}.includes('The load is beyond what 2 workers can run')")
     page.wait(f"/The server wants \\d+ workers, \\d+ more/.test({shown('finding')})")  # after the first window of 10 s
-    assert "steady" not in page.text("finding")
+    page.wait(f"!{shown('finding')}.includes('steady')")  # a minute after a stop of the machine, which costs it some too
     page.wait(f"{shown('busy')}.endsWith('%') && Number({shown('wanted')}) > 2")  # of some second: in one the machine may stop
     page.wait(f"Number({shown('offered')}) > 0 && {shown('memory')}.endsWith('B')")
     choose(page, "crowded")
