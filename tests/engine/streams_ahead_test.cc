@@ -1,6 +1,13 @@
 // A stream service whose DNNs do not all have room in a worker.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "engine/execute/executor.h"
 #include "engine/fixture.h"
 #include "engine/for_frontends.h"
 
@@ -148,6 +155,63 @@ TEST(StreamsAhead, ADnnThatIsUnloadedLeavesTheOthersServing) {
   ASSERT_TRUE(cameras.engine().unload("dnn-2").ok());
   const ReplyPart reply = cameras.frame(400);
   EXPECT_TRUE(reply.status.ok()) << reply.status;
+}
+
+// Workers of other hosts, which take any model. Nothing runs.
+class Others : public RemoteWorkers {
+ public:
+  std::unique_ptr<ExecutorFactory> executors(const WorkerType&,
+                                             std::unique_ptr<ExecutorFactory> here) override {
+    return std::make_unique<Factory>(std::move(here));
+  }
+  ClusterStatistics statistics() const override { return {}; }
+
+ private:
+  struct One : Executor {
+    absl::Status load(std::shared_ptr<const Variant>) override { return absl::OkStatus(); }
+    void unload(VariantId) override {}
+    bool comes_and_goes() const override { return true; }
+    void tell_presence(Presences told) override {
+      if (told) told({.there = true});
+    }
+    void run(BatchRun) override { FAIL(); }
+  };
+  struct Factory : ExecutorFactory {
+    explicit Factory(std::unique_ptr<ExecutorFactory> own) : of_here(std::move(own)) {}
+    std::shared_ptr<Executor> make() override { return std::make_shared<One>(); }
+    absl::StatusOr<std::vector<FileSignature>> open(const Variant& variant) override {
+      return of_here->open(variant);
+    }
+    ExecutorFactory& here() override { return *of_here; }
+    const std::unique_ptr<ExecutorFactory> of_here;
+  };
+};
+
+// What hosts measure is not known where streams are planned.
+TEST(StreamsOfOtherHosts, WaitForProfiles) {
+  TemporaryFolder folder;
+  write_emulated(folder, "small", 4, 0.5, 0.5);
+  write_emulated(folder, "large", 4, 1, 0.5);
+  std::filesystem::remove(folder.path() / "large" / "profile.json");
+  EngineOptions options = options_for(folder.path());
+  options.workers.executor = ExecutorKind::kEmulated;
+  options.workers.types = {WorkerType{.name = "far", .count = 2, .remote = true}};
+  options.workers.remote = std::make_shared<Others>();
+  ServiceOptions cameras{.name = "cameras", .slo = Duration::seconds(20)};
+  cameras.stream.emplace();
+  cameras.stream->variants = {{"small", 20, 0.2, 1}, {"large", 30, 0.3, 1}};
+  options.services = {std::move(cameras)};
+  const auto engine = make_engine(std::move(options));
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  const auto waits = (*engine)->unserved();
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].name, "cameras");
+  EXPECT_THAT(waits[0].reason, testing::HasSubstr("'large' has no profile to plan with"));
+  EXPECT_TRUE((*engine)->catalog()->find("large", "").ok());
+  write_emulated_profile(folder, "large", 4, 1, 0.5);
+  ASSERT_TRUE((*engine)->load("large", {}).ok());
+  EXPECT_TRUE((*engine)->unserved().empty());
+  EXPECT_TRUE((*engine)->catalog()->find("cameras", "").ok());
 }
 
 }  // namespace

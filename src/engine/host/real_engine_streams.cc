@@ -8,6 +8,10 @@
 
 namespace fermata::engine {
 
+static bool any_remote(const WorkerOptions& workers) {
+  return absl::c_any_of(workers.types, [](const WorkerType& type) { return type.remote; });
+}
+
 absl::Status RealEngine::start_streams(const std::vector<ServiceOptions>& services) {
   const std::lock_guard lock(changing_);
   stream_options_ = services;
@@ -40,7 +44,8 @@ StreamCosts::Sources RealEngine::stream_costs() {
                 const auto route = routes_.read()->find(service, "");
                 return route.ok() ? *route : nullptr;
               },
-          .runs = [this](const auto& pipeline) { return trees_.runs(pipeline); }};
+          .runs = [this](const auto& pipeline) { return trees_.runs(pipeline); },
+          .hosts_measure = any_remote(options_.workers)};
 }
 
 // Those whose variants are all served. Under changing_.
@@ -48,7 +53,7 @@ absl::Status RealEngine::make_streams() {
   if (stream_options_.empty()) return absl::OkStatus();
   const auto catalog = routes_.read()->catalog;
   std::function<uint32_t()> there;
-  if (absl::c_any_of(options_.workers.types, [](const auto& type) { return type.remote; })) {
+  if (any_remote(options_.workers)) {
     there = [this] {
       const auto workers = pool_->worker_statistics();
       return static_cast<uint32_t>(
@@ -66,7 +71,7 @@ absl::Status RealEngine::make_streams() {
                     [&](const auto& face) { return face->name == options.name; })) {
       continue;
     }
-    faces.push_back(StreamFace::waiting(options, *catalog));
+    faces.push_back(StreamFace::waiting(options, *catalog, streams_.why_waits(options.name)));
   }
   registry_.set_faces(std::move(faces));
   if (fresh || !made.ok() || stream_faces_ < stream_options_.size()) publish();

@@ -93,7 +93,13 @@ absl::StatusOr<std::vector<StreamCost>> StreamCosts::look(
         ms += (*sum.tables[t])(b).millis() * sum.factors[t];
       }
     }
-    if (table.points_ms.at(1) <= 0) return invalid("'{}' has no profile to plan with", service);
+    if (table.points_ms.at(1) <= 0) {
+      if (!sources_.hosts_measure) return invalid("'{}' has no profile to plan with", service);
+      return error(absl::StatusCode::kUnavailable,
+                   "'{}' has no profile to plan with, and what hosts measure is not known here: "
+                   "write it beside the model (fermata profile), then load the model again",
+                   service);
+    }
     ASSIGN_OR_RETURN(auto latency, LatencyTable::make(table, sum.most));
     costs.push_back({std::move(latency), operators(route->pipeline, sources_.runs)});
   }

@@ -31,10 +31,12 @@ class StreamCosts {
   struct Sources {
     FindRoute find;
     Runs runs;
+    bool hosts_measure = false;  // what they measure stays with their workers, and is unknown here
   };
   explicit StreamCosts(Sources sources) : sources_(std::move(sources)) {}
 
-  // By service. UNAVAILABLE where one is not served, INVALID_ARGUMENT where one has no profile.
+  // By service. UNAVAILABLE where one is not served, or has no profile since hosts measure;
+  // INVALID_ARGUMENT where one has none otherwise.
   absl::StatusOr<std::vector<StreamCost>> look(const std::vector<std::string>& services);
   // How long the operators of what a service runs delay its answers, where they run.
   static Duration operators(const std::shared_ptr<const Pipeline>& pipeline, const Runs& runs);

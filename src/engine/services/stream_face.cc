@@ -47,9 +47,10 @@ absl::StatusOr<StreamFace> StreamFace::make(const ServiceOptions& options, const
 }
 
 std::shared_ptr<const Service> StreamFace::waiting(const ServiceOptions& options,
-                                                   const Catalog& catalog) {
+                                                   const Catalog& catalog, std::string why) {
   auto service = std::make_shared<Service>();
   service->name = service->model = options.name;
+  service->trouble = std::move(why);
   for (const StreamOptions::Variant& v : options.stream->variants) {
     const auto found = catalog.find(v.service, "");
     if (found.ok()) continue;

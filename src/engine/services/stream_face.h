@@ -21,9 +21,9 @@ class StreamFace {
  public:
   // NOT_FOUND or UNAVAILABLE where a variant is not served.
   static absl::StatusOr<StreamFace> make(const ServiceOptions& options, const Catalog& catalog);
-  // What clients see of one that is not served, with why, as far as its variants say it.
+  // What clients see of one that is not served, with why: what its variants say, else `why`.
   static std::shared_ptr<const Service> waiting(const ServiceOptions& options,
-                                                const Catalog& catalog);
+                                                const Catalog& catalog, std::string why = "");
 
   const std::string& name() const { return service_->name; }
   // Its largest variant, under its own name.

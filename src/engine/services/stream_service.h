@@ -36,8 +36,8 @@ class StreamService {
         load;
     std::function<void(uint32_t worker, std::shared_ptr<const Variant>)> let_go;
   };
-  // NOT_FOUND or UNAVAILABLE where a variant is not served, INVALID_ARGUMENT where it has no
-  // profile to plan with. Costs are looked at every second, and made to grow with the size.
+  // NOT_FOUND or UNAVAILABLE where a variant is not served; without a profile to plan with errors
+  // as StreamCosts::look has. Costs are looked at every second, and made to grow with the size.
   static absl::StatusOr<std::unique_ptr<StreamService>> make(const ServiceOptions& options,
                                                              const Catalog& catalog,
                                                              uint32_t workers,

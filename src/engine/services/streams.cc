@@ -43,10 +43,14 @@ absl::Status Streams::start(const std::vector<ServiceOptions>& services, const C
   auto all = std::make_shared<Services>(*services_.read());
   const size_t before = all->size();
   absl::Status first;
+  waiting_.clear();
   for (const ServiceOptions& options : services) {
     if (find(*all, options.name) != nullptr) continue;
     auto service = StreamService::make(options, catalog, workers, loading, costs);
-    if (service.status().code() == absl::StatusCode::kUnavailable) continue;
+    if (absl::IsUnavailable(service.status())) {
+      waiting_[options.name] = message(service.status());
+      continue;
+    }
     if (!service.ok()) {
       first.Update(service.status());
       continue;
@@ -145,6 +149,11 @@ void Streams::operators_take(uint64_t process, std::string_view service,
 
 void Streams::close(uint64_t owner) const {
   for (const auto& service : *services_.read()) service->close(owner);
+}
+
+std::string Streams::why_waits(const std::string& service) const {
+  const auto known = waiting_.find(service);
+  return known == waiting_.end() ? "" : known->second;
 }
 
 std::vector<std::shared_ptr<const Service>> Streams::faces() const {

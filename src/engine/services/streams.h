@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -44,6 +46,8 @@ class Streams {
   }
 
   std::vector<std::shared_ptr<const Service>> faces() const;
+  // Why the last start() left one out; empty: it did not. Of the thread that starts them.
+  std::string why_waits(const std::string& service) const;
   // Of all services that had clients; none has been planned yet: nothing.
   std::optional<StreamDecision> last_decision() const;
   std::vector<StreamStatistics> statistics() const;
@@ -55,7 +59,8 @@ class Streams {
   uint32_t workers_there(Time now);
 
   Published<Services> services_{std::make_shared<Services>()};
-  std::optional<policy::StreamPool> pool_;  // the planner's thread, as what follows
+  std::map<std::string, std::string> waiting_;  // by service, why: as why_waits()
+  std::optional<policy::StreamPool> pool_;      // the planner's thread, as what follows
   std::function<uint32_t()> there_;
   uint32_t workers_ = 0;  // with which it plans
   Time as_many_at_;       // when there were so many, last
