@@ -1,6 +1,5 @@
 #include "engine/services/streams.h"
 
-#include <algorithm>
 #include <functional>
 #include <map>
 #include <utility>
@@ -13,9 +12,6 @@ namespace fermata::engine {
 namespace {
 
 constexpr Duration kLook = Duration::millis(25);  // whether a plan is wanted
-// Workers that have gone count for so long: others come at once where a scheduler takes over, and
-// clients that have no place are told so for longer.
-constexpr Duration kComesBack = Duration::seconds(3);
 
 void add_groups(const policy::StreamPool::Service& service, const plan::StreamPlan& plan,
                 std::vector<StreamDecision::Group>& to) {
@@ -60,22 +56,12 @@ absl::Status Streams::start(const std::vector<ServiceOptions>& services, const C
   if (all->size() > before) services_.publish(std::move(all));
   if (before == 0 && !services_.read()->empty()) {
     workers_ = StreamService::planned_workers(workers);
-    as_many_at_ = monotonic_now();
     there_ = std::move(there);
+    if (there_) counted_.emplace(workers_);
     pool_.emplace(workers_);
     planner_ = std::make_unique<Periodic>(kLook, [this] { plan(); });
   }
   return first;
-}
-
-uint32_t Streams::workers_there(Time now) {
-  if (!there_) return workers_;
-  const uint32_t there = std::max(StreamService::planned_workers(there_()), 1u);
-  if (there >= workers_ || as_many_at_ + kComesBack < now) {
-    workers_ = there;
-    as_many_at_ = now;
-  }
-  return workers_;
 }
 
 void Streams::plan() {
@@ -84,7 +70,8 @@ void Streams::plan() {
   for (const auto& service : *all) wanted |= service->wants_plan();
   if (!wanted) return;
   const Time start = monotonic_now();
-  const uint32_t workers = workers_there(start);
+  const uint32_t workers =
+      counted_ ? counted_->plan(StreamService::planned_workers(there_()), start) : workers_;
   std::vector<policy::StreamPool::Service> problems;
   for (const auto& service : *all) problems.push_back({service->name(), service->problem(workers)});
   policy::StreamPool::Planned planned = pool_->plan(problems);

@@ -14,6 +14,7 @@
 #include "engine/services/stream_service.h"
 #include "engine/threads/periodic.h"
 #include "engine/threads/published.h"
+#include "policy/stream/counted_workers.h"
 #include "policy/stream/stream_pool.h"
 
 namespace fermata::engine {
@@ -56,14 +57,13 @@ class Streams {
   using Services = std::vector<std::shared_ptr<StreamService>>;
   static std::shared_ptr<StreamService> find(const Services& services, std::string_view name);
   void plan();
-  uint32_t workers_there(Time now);
 
   Published<Services> services_{std::make_shared<Services>()};
   std::map<std::string, std::string> waiting_;  // by service, why: as why_waits()
   std::optional<policy::StreamPool> pool_;      // the planner's thread, as what follows
+  uint32_t workers_ = 0;
   std::function<uint32_t()> there_;
-  uint32_t workers_ = 0;  // with which it plans
-  Time as_many_at_;       // when there were so many, last
+  std::optional<policy::CountedWorkers> counted_;  // where some are not always there
   mutable std::mutex mutex_;
   std::optional<StreamDecision> last_decision_;
   std::unique_ptr<Periodic> planner_;
