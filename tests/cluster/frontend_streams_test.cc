@@ -52,9 +52,12 @@ class DirectingEngine : public engine::Engine, public engine::ForFrontends {
     changed_.notify_all();
   }
   engine::ServedModels models() const override {
+    const std::lock_guard lock(mutex_);
     engine::ServedModels models;
-    uint32_t size = 2;
+    uint32_t size = 1;
     for (const char* name : {"small", "large"}) {
+      ++size;
+      if (unloaded_ == name) continue;
       auto variant = std::make_shared<engine::Variant>();
       variant->model = name;
       variant->version = "1";
@@ -62,16 +65,23 @@ class DirectingEngine : public engine::Engine, public engine::ForFrontends {
       variant->signature.inputs = {{"x", DataType::kFp32, {size}, {size}}};
       variant->signature.outputs = {{"y", DataType::kFp32, {1}, {1}}};
       models[name].variants = {variant};
-      ++size;
     }
     return models;
+  }
+  void unload_small() {
+    const std::lock_guard lock(mutex_);
+    unloaded_ = "small";
+    catalog_ = std::make_shared<engine::Catalog>();  // another: it is told
   }
   std::vector<engine::ModelStatus> index() const override {
     return {{"cameras", "1", engine::ModelState::kReady, ""}};
   }
   void cancel(JobId) override {}
   void learned(JobId, std::vector<policy::Estimate>) override {}
-  std::shared_ptr<const engine::Catalog> catalog() const override { return catalog_; }
+  std::shared_ptr<const engine::Catalog> catalog() const override {
+    const std::lock_guard lock(mutex_);
+    return catalog_;
+  }
   absl::Status load(std::string_view, std::optional<std::string>) override { return {}; }
   absl::Status unload(std::string_view) override { return {}; }
   void end_epoch() override {}
@@ -97,8 +107,9 @@ class DirectingEngine : public engine::Engine, public engine::ForFrontends {
   }
 
  private:
-  const std::shared_ptr<const engine::Catalog> catalog_ = std::make_shared<engine::Catalog>();
   mutable std::mutex mutex_;
+  std::shared_ptr<const engine::Catalog> catalog_ = std::make_shared<engine::Catalog>();
+  std::string unloaded_;
   std::condition_variable changed_;
   engine::StreamDirection direction_;
   std::vector<engine::InferRequest> submitted_, directed_;
@@ -249,6 +260,22 @@ TEST_F(FrontendStreamsTest, WhoKnowsNothingOfStreamsNeedsNoDirection) {
   EXPECT_EQ(reply.stream, nullptr);
   EXPECT_EQ(engine_->submitted().at(0).service, "large");
   EXPECT_TRUE(engine_->directed().empty());
+}
+
+TEST_F(FrontendStreamsTest, AVariantThatIsUnloadedLeavesTheOthersServing) {
+  engine_->unload_small();
+  const auto end = std::chrono::steady_clock::now() + kMostPatience;
+  while (frontend_->catalog()->find("small", "").ok()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), end);
+    std::this_thread::yield();
+  }
+  EXPECT_TRUE(frontend_->catalog()->find("cameras", "").ok());
+  engine_->answer_with({.service = "large", .timeout = Duration::seconds(50), .advice = {30, {}}});
+  const engine::ReplyPart reply = ask(request(3));
+  EXPECT_EQ(reply.status.message(), "no worker");
+  ASSERT_NE(reply.stream, nullptr);
+  EXPECT_EQ(reply.stream->advice.input_size, 30u);
+  EXPECT_EQ(engine_->submitted().size(), 1u);
 }
 
 TEST_F(FrontendStreamsTest, AnIdThatNoClientHasIsNotAskedFor) {

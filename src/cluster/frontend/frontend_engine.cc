@@ -16,18 +16,11 @@
 #include "engine/schedule/entry.h"
 #include "engine/schedule/learn.h"
 #include "engine/services/pipeline.h"
-#include "engine/services/stream_costs.h"
 
 namespace fermata::cluster {
 namespace {
 
 constexpr Duration kLook = Duration::millis(10);
-
-uint64_t sent_bytes(const engine::InferRequest& request) {
-  uint64_t sum = 0;
-  for (const Tensor& input : request.inputs) sum += input.data.bytes.size();
-  return sum;
-}
 
 size_t add_cancel(Asked& asked, uint64_t key) {
   asked.add_cancels(key);
@@ -127,6 +120,12 @@ FrontendEngine::~FrontendEngine() {
   for (const auto& division : divisions_) division->link->stop();
 }
 
+uint64_t FrontendEngine::sent_bytes(const engine::InferRequest& request) {
+  uint64_t sum = 0;
+  for (const Tensor& input : request.inputs) sum += input.data.bytes.size();
+  return sum;
+}
+
 engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
                                       const engine::Route& route, engine::Reply reply) {
   return
@@ -223,23 +222,6 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
       return learned.ByteSizeLong();
     });
   });
-}
-
-// Its bytes count with those of a variant.
-void FrontendEngine::hold_frame(JobId id, HeldRequests::Request frame) {
-  const uint64_t bytes = sent_bytes(frame.request);
-  const auto route = routes_.read()->find(frame.stream->variant(0), "");
-  if (route.ok()) {
-    ByteBudget& budget = *(*route)->gate->bytes;
-    if (bytes > 0 && !budget.take(bytes)) {
-      return frame.reply(frame.stream->ended(
-          engine::no_room_for(bytes, frame.request.service, budget), frame.request.id, nullptr));
-    }
-    frame.bytes = HeldBytes((*route)->gate->bytes, bytes);
-  }
-  const uint64_t session = link(frame.division).session();
-  requests_.add(id.value(), std::move(frame), session,
-                [&](uint64_t key, const auto& of) { ask(session, key, of); });
 }
 
 void FrontendEngine::go_on(JobId id, HeldRequests::Request request) {
@@ -341,12 +323,7 @@ void FrontendEngine::look() {
     requests_.ask_again(division, session, asks);
   }
   const Time now = monotonic_now();
-  streams_.tell_operators(now, [this](const std::string& variant) {
-    const auto route = routes_.read()->find(variant, "");
-    if (!route.ok()) return Duration();
-    return engine::StreamCosts::operators(
-        (*route)->pipeline, [this](const auto& pipeline) { return trees_.runs(pipeline); });
-  });
+  tell_operators(now);
   requests_.look(now, active, asks, [&](uint64_t key, const HeldRequests::Request& request) {
     give_up(key, request.division);
   });

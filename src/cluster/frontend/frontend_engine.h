@@ -79,6 +79,7 @@ class FrontendEngine : public engine::Engine {
             Origin origin);
   // A stream's frame, until its scheduler has said what runs it.
   void hold_frame(JobId id, HeldRequests::Request frame);
+  static uint64_t sent_bytes(const engine::InferRequest& request);
   static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
                                engine::Reply reply);
   void told(uint32_t division, const Told& told);
@@ -89,6 +90,7 @@ class FrontendEngine : public engine::Engine {
   void give_up(uint64_t key, uint32_t division);
   // To the scheduler that is there; `add` as in SchedulerLink::say().
   void say(uint32_t division, absl::FunctionRef<size_t(Asked&)> add);
+  void tell_operators(Time now);
   void look();
   absl::Status not_here() const;
 

@@ -22,21 +22,31 @@ bool is_offered(const Offer& offer, const std::string& service) {
 
 }  // namespace
 
+FrontendStreams::All::const_iterator FrontendStreams::find(const All& all,
+                                                           const std::string& service) {
+  return absl::c_find_if(all, [&](const Served& each) { return each.face->name() == service; });
+}
+
 std::vector<std::shared_ptr<const engine::Service>> FrontendStreams::serve(
     const engine::Catalog& catalog, const std::vector<const Offer*>& offers) {
   std::vector<std::shared_ptr<const engine::Service>> seen;
   auto served = std::make_shared<All>();
+  const auto before = served_.read();
   for (const engine::ServiceOptions& service : services_) {
     const auto by = absl::c_find_if(
         offers, [&service](const Offer* offer) { return is_offered(*offer, service.name); });
-    auto face = engine::StreamFace::make(service, catalog);
-    if (by == offers.end() || !face.ok()) {
+    std::shared_ptr<const engine::StreamFace> known;
+    if (auto face = engine::StreamFace::make(service, catalog); face.ok()) {
+      known = std::make_shared<const engine::StreamFace>(*std::move(face));
+    } else if (const auto last = find(*before, service.name); last != before->end()) {
+      known = last->face;  // one that is unloaded leaves the others serving
+    }
+    if (by == offers.end() || known == nullptr) {
       seen.push_back(engine::StreamFace::waiting(service, catalog));
       continue;
     }
-    seen.push_back(face->service());
-    served->push_back({std::make_shared<const engine::StreamFace>(*std::move(face)),
-                       static_cast<uint32_t>(by - offers.begin())});
+    seen.push_back(known->service());
+    served->push_back({std::move(known), static_cast<uint32_t>(by - offers.begin())});
   }
   served_.publish(std::move(served));
   return seen;
@@ -44,8 +54,7 @@ std::vector<std::shared_ptr<const engine::Service>> FrontendStreams::serve(
 
 bool FrontendStreams::route(JobId id, engine::InferRequest& request, engine::Reply& reply) {
   const auto all = served_.read();
-  const auto known = absl::c_find_if(
-      *all, [&request](const Served& each) { return each.face->name() == request.service; });
+  const auto known = find(*all, request.service);
   if (known == all->end()) {
     request.frame.reset();  // of other services only the network time is of interest
     return true;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -34,7 +35,7 @@ class FrontendStreams {
 
   bool any() const { return !services_.empty(); }
   // What clients see of them, where these are the models and services that there are and
-  // `offers` are the divisions' schedulers'.
+  // `offers` are the divisions' schedulers'. One that was served before needs its scheduler alone.
   std::vector<std::shared_ptr<const engine::Service>> serve(
       const engine::Catalog& catalog, const std::vector<const Offer*>& offers);
 
@@ -54,6 +55,7 @@ class FrontendStreams {
     uint32_t division = 0;  // whose scheduler has its clients
   };
   using All = std::vector<Served>;
+  static All::const_iterator find(const All& all, const std::string& service);
 
   const std::vector<engine::ServiceOptions> services_;
   const Host host_;
