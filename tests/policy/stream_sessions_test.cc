@@ -560,6 +560,14 @@ TEST(StreamSessions, FramesThatALinkHeldForLessThanTheirObjectiveAreTaken) {
   EXPECT_EQ(taken, 14);  // what it sends in a second, and four
 }
 
+// Those that waited for a scheduler may be told of after one that came later.
+TEST(StreamSessions, FramesThatAreToldOfInAnotherOrderAreNoFlood) {
+  StreamSessions sessions(three_sizes());
+  for (const double at : {1.0, 3.0, 1.5, 2.0, 2.5}) {
+    EXPECT_TRUE(sessions.frame(frame_of("late"), second(at)).ok()) << at;
+  }
+}
+
 TEST(StreamSessions, AFloodIsRejectedAndOthersAreNot) {
   StreamSessions sessions(three_sizes());
   int taken = 0;

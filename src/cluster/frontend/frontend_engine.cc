@@ -318,9 +318,11 @@ void FrontendEngine::look() {
   };
   for (uint32_t division = 0; division < active.size(); ++division) {
     const uint64_t session = active[division].session;
-    if (session == 0 || session == divisions_[division]->asked_session) continue;
-    divisions_[division]->asked_session = session;
+    OfDivision& of = *divisions_[division];
+    if (session == 0 || session == of.asked_session) continue;
+    const std::lock_guard lock(of.asking);
     requests_.ask_again(division, session, asks);
+    of.asked_session = session;
   }
   const Time now = monotonic_now();
   tell_operators(now);

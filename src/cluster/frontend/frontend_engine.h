@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -64,7 +65,10 @@ class FrontendEngine : public engine::Engine {
  private:
   struct OfDivision {
     std::unique_ptr<SchedulerLink> link;
-    uint64_t asked_session = 0;  // the timer's: for what waited when it came
+    // Frames of streams are asked for in the order in which they came: none while those are that
+    // waited for the session. It changes under the lock, and in the timer's thread.
+    std::shared_mutex asking;
+    uint64_t asked_session = 0;  // that has been asked for what waited when it came
     Offer offer;                 // the last; under mutex_
   };
 

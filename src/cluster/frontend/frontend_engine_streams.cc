@@ -1,5 +1,6 @@
 // Streams' frames at a frontend, which wait for the word of their scheduler.
 #include <memory>
+#include <shared_mutex>
 #include <utility>
 
 #include "cluster/frontend/frontend_engine.h"
@@ -23,7 +24,10 @@ void FrontendEngine::hold_frame(JobId id, HeldRequests::Request frame) {
     frame.bytes = HeldBytes((*route)->gate->bytes, bytes);
     break;
   }
-  const uint64_t session = link(frame.division).session();
+  OfDivision& division = *divisions_[frame.division];
+  const std::shared_lock lock(division.asking);
+  uint64_t session = division.link->session();
+  if (session != division.asked_session) session = 0;  // behind those that wait: look() asks
   requests_.add(id.value(), std::move(frame), session,
                 [&](uint64_t key, const auto& of) { ask(session, key, of); });
 }

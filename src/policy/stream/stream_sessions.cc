@@ -183,6 +183,7 @@ double StreamSessions::charge(uint32_t variant, const Session& session, Time now
 
 absl::Status StreamSessions::take_allowance(const StreamFrame& frame, uint32_t variant,
                                             double charge, Session& session, Time now) {
+  now = std::max(now, session.allowance_at);  // others came later, and were told of before
   const double since = (now - session.allowance_at).seconds(), rate = session.rate.said();
   // Where its link stands still, what it sends within its objective comes at once, and in time.
   const double saved = std::clamp(session.slo.seconds(), kLeastSaved, kMostOwed);
