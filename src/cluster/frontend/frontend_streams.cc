@@ -13,6 +13,7 @@ namespace {
 
 static_assert(kMostDivisions <= 64);
 constexpr Duration kTellOperators = Duration::seconds(1);
+constexpr Duration kSilence = Duration::seconds(60);  // long after its clients are forgotten
 
 bool is_offered(const Offer& offer, const std::string& service) {
   return absl::c_any_of(offer.index, [&service](const engine::ModelStatus& row) {
@@ -74,10 +75,7 @@ bool FrontendStreams::route(JobId id, engine::InferRequest& request, engine::Rep
     return false;
   }
   if (!request.inputs.empty()) face->read_tensors(request);
-  {
-    const std::lock_guard lock(mutex_);
-    owners_[frame.owner] |= uint64_t{1} << known->division;
-  }
+  const uint64_t owner = frame.owner;
   request.timeout.reset();  // its client's objective counts
   HeldRequests::Request held{
       .variant = face->service()->versions.back(), .stream = face, .division = known->division};
@@ -85,6 +83,11 @@ bool FrontendStreams::route(JobId id, engine::InferRequest& request, engine::Rep
   held.request = std::move(request);
   held.reply = std::move(reply);
   host_.hold(id, std::move(held));
+  // It may have closed meanwhile, or before: then it is silent from now on.
+  const std::lock_guard lock(mutex_);
+  Owner& of = owners_[owner];
+  of.divisions |= uint64_t{1} << known->division;
+  of.spoke = monotonic_now();
   return false;
 }
 
@@ -121,7 +124,7 @@ void FrontendStreams::close(uint64_t owner) {
     const std::lock_guard lock(mutex_);
     const auto known = owners_.find(owner);
     if (known == owners_.end()) return;
-    divisions = known->second;
+    divisions = known->second.divisions;
     owners_.erase(known);
   }
   for (uint32_t division = 0; division < kMostDivisions; ++division) {
@@ -133,9 +136,21 @@ void FrontendStreams::close(uint64_t owner) {
   }
 }
 
+void FrontendStreams::close_silent(Time now) {
+  std::vector<uint64_t> silent;
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [owner, known] : owners_) {
+      if (now - known.spoke > kSilence) silent.push_back(owner);
+    }
+  }
+  for (const uint64_t owner : silent) close(owner);
+}
+
 void FrontendStreams::tell_operators(Time now, absl::FunctionRef<Duration(const std::string&)> of) {
   if (now - told_operators_ < kTellOperators) return;
   told_operators_ = now;
+  close_silent(now);
   for (const Served& each : *served_.read()) {
     std::vector<Duration> by_variant;
     bool any = false;

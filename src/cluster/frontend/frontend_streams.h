@@ -45,8 +45,8 @@ class FrontendStreams {
   // What its scheduler says of one.
   void directed(const Directed& said, HeldRequests::Request held);
   void close(uint64_t owner);  // a connection ended
-  // Tells schedulers how long operators of variants take here, as `of` says, once a second. One
-  // thread's.
+  // Tells schedulers how long operators of variants take here, as `of` says, once a second, and
+  // that connections have ended which have been silent for a minute. One thread's.
   void tell_operators(Time now, absl::FunctionRef<Duration(const std::string& variant)> of);
 
  private:
@@ -60,10 +60,16 @@ class FrontendStreams {
   const std::vector<engine::ServiceOptions> services_;
   const Host host_;
   engine::Published<All> served_{std::make_shared<All>()};
+  // A connection that has sent frames.
+  struct Owner {
+    uint64_t divisions = 0;  // that were told of it, as bits
+    Time spoke;
+  };
+  void close_silent(Time now);
+
   Time told_operators_;
   std::mutex mutex_;
-  // By connection that has sent frames: the divisions that were told of it, as bits.
-  std::unordered_map<uint64_t, uint64_t> owners_;
+  std::unordered_map<uint64_t, Owner> owners_;
 };
 
 }  // namespace fermata::cluster
