@@ -74,6 +74,7 @@ FrontendEngine::FrontendEngine(Options options, std::vector<engine::ServiceOptio
                     [this](JobId id, engine::InferRequest request, engine::Reply reply) {
                       submit_as(id, std::move(request), std::move(reply), Origin::kClient);
                     },
+                .cancel = [this](JobId id) { cancel(id); },
                 .say = [this](uint32_t division,
                               absl::FunctionRef<size_t(Asked&)> add) { say(division, add); }}),
       requests_(random_number() >> 2),
@@ -245,11 +246,14 @@ void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Req
 }
 
 void FrontendEngine::cancel(JobId job) {
-  if (trees_.cancel(job) || reruns_.cancel(job)) return;
-  if (const auto division = requests_.cancel(job.value())) {
-    return give_up(job.value(), *division);
-  }
-  (void)reruns_.cancel(job);  // since it may have lost its inputs meanwhile
+  const auto cancel_here = [&] {
+    if (trees_.cancel(job)) return true;
+    const auto division = requests_.cancel(job.value());
+    if (division) give_up(job.value(), *division);
+    return division.has_value();
+  };
+  if (cancel_here() || reruns_.cancel(job) || streams_.cancel(job)) return;
+  (void)cancel_here();  // since it may have come back meanwhile
 }
 
 void FrontendEngine::give_up(uint64_t key, uint32_t division) {
@@ -270,7 +274,7 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
     }
   }
   for (const Directed& each : told.directed()) {
-    if (auto frame = requests_.take_frame(each.key())) streams_.directed(each, *std::move(frame));
+    streams_.directed(each, [&] { return requests_.take_frame(each.key()); });
   }
   const Time now = monotonic_now();
   for (const Reply& each : told.replies()) {

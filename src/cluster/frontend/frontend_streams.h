@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -28,6 +29,7 @@ class FrontendStreams {
     // Keeps it until its scheduler has answered; its frame is what that is told.
     std::function<void(JobId, HeldRequests::Request)> hold;
     std::function<void(JobId, engine::InferRequest, engine::Reply)> submit;  // a variant's call
+    std::function<void(JobId)> cancel;
     std::function<void(uint32_t division, absl::FunctionRef<size_t(Asked&)> add)> say;
   };
   FrontendStreams(std::vector<engine::ServiceOptions> services, Host host)
@@ -42,8 +44,11 @@ class FrontendStreams {
   // A call of a stream service becomes one of a variant's where its client is none of a stream;
   // others stay as they are. False: its scheduler is asked, or it has been answered.
   bool route(JobId id, engine::InferRequest& request, engine::Reply& reply);
-  // What its scheduler says of one.
-  void directed(const Directed& said, HeldRequests::Request held);
+  // What its scheduler says of one. `take` takes it from who holds it; nothing: it has ended.
+  using Take = absl::FunctionRef<std::optional<HeldRequests::Request>()>;
+  void directed(const Directed& said, Take take);
+  // False: it is not here. One of which its scheduler says something is, until it is submitted.
+  bool cancel(JobId id);
   void close(uint64_t owner);  // a connection ended
   // Tells schedulers how long operators of variants take here, as `of` says, once a second, and
   // that connections have ended which have been silent for a minute. One thread's.
@@ -66,10 +71,12 @@ class FrontendStreams {
     Time spoke;
   };
   void close_silent(Time now);
+  void hand_on(const Directed& said, HeldRequests::Request held);
 
   Time told_operators_;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Owner> owners_;
+  std::unordered_map<uint64_t, bool> handed_on_;  // just now, by key: whether it was cancelled
 };
 
 }  // namespace fermata::cluster

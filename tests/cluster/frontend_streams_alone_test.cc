@@ -1,4 +1,4 @@
-// What a frontend tells a scheduler of the connections of its streams' clients.
+// What a frontend does with frames of streams and the connections of their clients, by itself.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -52,13 +52,19 @@ class FrontendStreamsAlone : public testing::Test {
   std::map<uint64_t, int> closed_;  // how often that was said, by connection
   std::optional<uint64_t> closes_;  // a connection that ends as its frame is held
   std::vector<HeldRequests::Request> held_;
+  std::vector<JobId> submitted_, cancelled_;
   FrontendStreams streams_{cameras(),
                            {.hold =
                                 [this](JobId, HeldRequests::Request frame) {
                                   held_.push_back(std::move(frame));
                                   if (closes_) streams_.close(*closes_);
                                 },
-                            .submit = [](JobId, engine::InferRequest, engine::Reply) {},
+                            .submit =
+                                [this](JobId id, engine::InferRequest, engine::Reply) {
+                                  submitted_.push_back(id);
+                                  EXPECT_TRUE(cancelled_.empty());
+                                },
+                            .cancel = [this](JobId id) { cancelled_.push_back(id); },
                             .say =
                                 [this](uint32_t division, absl::FunctionRef<size_t(Asked&)> add) {
                                   EXPECT_EQ(division, 0u);
@@ -94,6 +100,29 @@ TEST_F(FrontendStreamsAlone, AConnectionThatClosesBeforeItsFrameIsHeldIsTold) {
   frame(4);  // it was only silent
   streams_.close(4);
   EXPECT_EQ(closed_, (Closed{{3, 1}, {4, 2}}));
+}
+
+// Between who held it and the variant that runs it.
+TEST_F(FrontendStreamsAlone, AFrameThatIsCancelledWhileItIsHandedOnIsCancelledThen) {
+  frame(3);
+  frame(3);
+  Directed said;
+  said.set_key(1);
+  said.set_service("small");
+  EXPECT_FALSE(streams_.cancel(JobId(1)));
+  streams_.directed(said, [&] {
+    EXPECT_TRUE(streams_.cancel(JobId(1)));
+    EXPECT_FALSE(streams_.cancel(JobId(2)));
+    return std::optional(std::move(held_[0]));
+  });
+  EXPECT_EQ(submitted_, std::vector{JobId(1)});
+  EXPECT_EQ(cancelled_, std::vector{JobId(1)});
+  cancelled_.clear();
+  streams_.directed(said, [&] { return std::optional(std::move(held_[1])); });
+  streams_.directed(said, [] { return std::optional<HeldRequests::Request>(); });
+  EXPECT_EQ(submitted_.size(), 2u);
+  EXPECT_TRUE(cancelled_.empty());
+  EXPECT_FALSE(streams_.cancel(JobId(1)));
 }
 
 }  // namespace
