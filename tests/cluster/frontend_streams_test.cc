@@ -288,6 +288,8 @@ TEST_F(FrontendStreamsTest, AnIdThatNoClientHasIsNotAskedFor) {
   const engine::ReplyPart reply = ask(std::move(asked));
   EXPECT_TRUE(absl::IsInvalidArgument(reply.status));
   EXPECT_THAT(std::string(reply.status.message()), HasSubstr("stream_client has 1048576"));
+  ASSERT_NE(reply.stream, nullptr);
+  EXPECT_EQ(reply.stream->advice.input_size, 20u);
   EXPECT_TRUE(engine_->directed().empty());
 }
 
@@ -352,6 +354,8 @@ TEST_F(FrontendStreamsTest, AFrameWithoutASchedulerEndsAtItsClientsObjective) {
   const engine::ReplyPart reply = ask(std::move(asked));
   EXPECT_TRUE(absl::IsDeadlineExceeded(reply.status));
   EXPECT_EQ(reply.model, "cameras");
+  ASSERT_NE(reply.stream, nullptr);
+  EXPECT_EQ(reply.stream->advice.input_size, 20u);
   start_scheduler(0);  // that the fixture ends
 }
 

@@ -71,7 +71,7 @@ bool FrontendStreams::route(JobId id, engine::InferRequest& request, engine::Rep
   }
   const policy::StreamFrame& frame = *request.frame;
   if (absl::Status wrong = policy::StreamSessions::check_id(frame); !wrong.ok()) {
-    reply(face->ended(std::move(wrong), request.id, nullptr));
+    reply(face->ended(std::move(wrong), request.id, face->reply_to_stranger(request.arrival)));
     return false;
   }
   if (!request.inputs.empty()) face->read_tensors(request);
@@ -80,8 +80,12 @@ bool FrontendStreams::route(JobId id, engine::InferRequest& request, engine::Rep
   HeldRequests::Request held{
       .variant = face->service()->versions.back(), .stream = face, .division = known->division};
   held.deadline = engine::deadline_of(request, frame.slo ? frame.slo : face->slo());
+  held.reply = [face, arrival = request.arrival,
+                reply = std::move(reply)](engine::ReplyPart part) mutable {
+    if (part.stream == nullptr) part.stream = face->reply_to_stranger(arrival);
+    reply(std::move(part));
+  };
   held.request = std::move(request);
-  held.reply = std::move(reply);
   host_.hold(id, std::move(held));
   // It may have closed meanwhile, or before: then it is silent from now on.
   const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "base/clock.h"
 #include "base/status.h"
 #include "engine/composite/composite.h"
 
@@ -94,6 +95,11 @@ void StreamFace::pass_on(InferRequest& request) const {
 void StreamFace::sign(ReplyPart& reply) const {
   reply.model = name();
   reply.version = std::string(1, '1');
+}
+
+std::shared_ptr<const StreamReply> StreamFace::reply_to_stranger(Time arrival) const {
+  return std::make_shared<const StreamReply>(
+      StreamReply{{variants_.front().input_size, Duration()}, monotonic_now() - arrival});
 }
 
 ReplyPart StreamFace::ended(absl::Status status, std::string id,

@@ -41,6 +41,8 @@ class StreamFace {
   void pass_on(InferRequest& request) const;
   // A reply as one of this service.
   void sign(ReplyPart& reply) const;
+  // What a client is told of whom nothing is known: the smallest size. To a message of `arrival`.
+  std::shared_ptr<const StreamReply> reply_to_stranger(Time arrival) const;
   // Of a message that no variant runs: it needs none, or why not.
   ReplyPart ended(absl::Status status, std::string id,
                   std::shared_ptr<const StreamReply> told) const;
