@@ -3,6 +3,7 @@
 import contextlib
 import http.client
 import json
+import signal
 import sys
 import urllib.request
 
@@ -115,11 +116,16 @@ def test_pictures_are_decoded_at_the_frontend(whole):
 
 
 def test_acknowledgements_come_from_the_frontend(whole):
-    """The client measures its link by them."""
-    with stream(whole.front) as s:
-        assert s.wait_until_ready(START_LIMIT_S)
-        assert s.wait_for(lambda session: session.link.round_trip_s, START_LIMIT_S)
-        send_until(s, 64)
+    """While the scheduler says nothing."""
+    with websockets.sync.client.connect(f"ws://{whole.front.http}/v2/models/cameras/stream", max_size=None, compression=None) as ws:
+        whole.one.process.send_signal(signal.SIGSTOP)
+        try:
+            ack, _ = exchange(ws, web_frame("1", named("visitor", stream_ack=True)))
+        finally:
+            whole.one.process.send_signal(signal.SIGCONT)
+        assert ack["parameters"]["stream_ack"], ack
+        reply, _ = read(ws.recv(timeout=LIMIT_S))
+        assert reply["parameters"]["stream_size"] in SIDES, reply
 
 
 def test_plans_count_workers_that_are_there(tmp_path):
@@ -201,6 +207,7 @@ def test_errors_are_those_of_one_process(whole, parameters, side, error):
     with Connection(whole.front) as connection:
         status, body = connection.ask(parameters, side)
         assert status in (400, 504) and error in body["error"], body
+        assert body["parameters"].keys() == ADVICE
 
 
 def test_over_a_web_socket_whose_end_frees_its_clients(whole):
