@@ -25,7 +25,8 @@ class FrontendStreamsAlone : public testing::Test {
     variant->signature.inputs = {{"x", DataType::kFp32, {2}, {2}}};
     engine::ServedModels models;
     models["small"].variants = {variant};
-    engine::Registry registry{engine::EngineOptions{}};
+    const engine::EngineOptions options;
+    engine::Registry registry(options);
     registry.put_all(std::move(models));
     const Offer offer{.index = {{"cameras", "1", engine::ModelState::kReady, ""}}};
     streams_.serve(*registry.routes()->catalog, {&offer});
