@@ -3,9 +3,9 @@
 
 bench/results/sanitizers.json has a row for every suite and sanitizer: tests that passed, failed and were skipped,
 reports, and races inside gRPC and Abseil, which are not built with ThreadSanitizer. Rows of suites that are not run now
-stay, each with the commit that it was drawn at.
+stay, each with the commit that it was drawn at. What a suite printed is in build-asan/SUITE.log, build-tsan/SUITE.log.
 
-    bench/sanitizers.py [--without TEST] asan|tsan [SUITE ...]        e.g. tsan engine serve
+    bench/sanitizers.py [--without TEST] [--runs N] asan|tsan [SUITE ...]        e.g. tsan engine serve
 """
 
 import argparse
@@ -56,17 +56,20 @@ def count(word, text):
     return len(re.findall(rf"^\[ *{word} *\] \S+ \(\d+ ms\)", text, re.MULTILINE))
 
 
-def run(sanitizer, suite, without):
+def run(sanitizer, suite, without, runs):
     start = time.monotonic()
     folder = ROOT / f"build-{sanitizer}"
-    done = subprocess.run([folder / f"test_{suite}", f"--gtest_filter=-{without}"], cwd=folder, env=environment(), text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=LIMIT_S)
-    reports, inside = findings(done.stdout)
-    if done.returncode != 0 or reports:
-        print(done.stdout[-20_000:])
-    return {"sanitizer": sanitizer, "suite": suite, "without": without, "passed": count("OK", done.stdout),
-            "failed": count("FAILED", done.stdout), "skipped": count("SKIPPED", done.stdout),
-            "reports": reports, "in_libraries": inside, "ended": done.returncode, "seconds": round(time.monotonic() - start)}
+    log = folder / f"{suite}.log"
+    with log.open("w") as out:
+        ended = subprocess.run([folder / f"test_{suite}", f"--gtest_filter=-{without}", f"--gtest_repeat={runs}"], cwd=folder,
+                               env=environment(), stdout=out, stderr=subprocess.STDOUT, timeout=LIMIT_S).returncode
+    said = log.read_text(errors="replace")
+    reports, inside = findings(said)
+    if ended != 0 or reports:
+        print(said[-20_000:], f"\nall of it: {log.relative_to(ROOT)}")
+    return {"sanitizer": sanitizer, "suite": suite, "without": without, "runs": runs, "passed": count("OK", said),
+            "failed": count("FAILED", said), "skipped": count("SKIPPED", said),
+            "reports": reports, "in_libraries": inside, "ended": ended, "seconds": round(time.monotonic() - start)}
 
 
 def main():
@@ -74,13 +77,14 @@ def main():
     parser.add_argument("sanitizer", choices=("asan", "tsan"))
     parser.add_argument("suites", nargs="*", help="all that are built")
     parser.add_argument("--without", default="", metavar="TEST", help="as --gtest_filter has it; the record says it")
+    parser.add_argument("--runs", type=int, default=1, metavar="N", help="of each suite, one after the other; rows count all")
     options = parser.parse_args()
     built = sorted((ROOT / f"build-{options.sanitizer}").glob("test_*"))
     suites = options.suites or [p.name.removeprefix("test_") for p in built if os.access(p, os.X_OK) and p.is_file()]
     now = {key: value for key, value in record.drawn().items() if key in ("commit", "changed_since", "date")}
     rows = []
     for suite in suites:
-        rows.append(run(options.sanitizer, suite, options.without) | now)
+        rows.append(run(options.sanitizer, suite, options.without, options.runs) | now)
         print({key: rows[-1][key] for key in ("suite", "passed", "failed", "skipped", "reports", "in_libraries", "seconds")}, flush=True)
     earlier = record.read("sanitizers")
     done = {(row["sanitizer"], row["suite"]) for row in rows}
