@@ -48,9 +48,9 @@ kubernetes: build test-deps ## the chart in a Kubernetes of our own (needs Go, a
 	@scripts/deps.sh kubernetes apiserver envoy
 	.deps/test/bin/python -m pytest -q -rsP $(patsubst %,tests/python/test_%.py,kubernetes lease helm pod scaler kserve picker)
 
-fuzz: deps ## fuzz every parser for a minute each (SECONDS=n)
+fuzz: deps ## fuzz every parser for a minute each (SECONDS=n, NAMES="npy ...")
 	scripts/deps.sh test
-	scripts/fuzz.sh $(or $(SECONDS),60)
+	scripts/fuzz.sh $(or $(SECONDS),60) $(NAMES)
 
 asan tsan: deps ## every C++ test under AddressSanitizer and UBSan, or ThreadSanitizer (SUITES="engine ...")
 	scripts/deps.sh test
