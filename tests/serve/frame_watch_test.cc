@@ -64,7 +64,6 @@ size_t frames_until_flood(FrameWatch& watch, const std::string& each, size_t mos
 class FrameWatchTest : public ::testing::Test {
  protected:
   FrameWatchTest() {
-    now = {};
     EXPECT_TRUE(watch_.see(std::string(24, 'P')));
     open_wide(watch_);
   }
