@@ -21,11 +21,20 @@ constexpr int kNice = 10;
 
 }  // namespace
 
-Recorder::Recorder(RecorderOptions options)
-    : options_(options),
-      queue_(static_cast<size_t>(options.memory_mb * kMebibyte * kQueueShare / sizeof(Event))) {
+Recorder::Recorder(RecorderOptions options) : options_(options), queue_(room_of_queue()) {
+  // The queue prefers memory that it has never used: once through all of it, so that what it takes
+  // does not grow with the first events, and those after lie where the last ones did.
+  Event event;
+  for (size_t i = 0; i < room_of_queue(); ++i) {
+    queue_.try_enqueue(event);
+    queue_.try_dequeue(event);
+  }
   taken_.resize(kMostEarly + kEventsAtOnce);
   thread_ = std::thread([this] { run(); });
+}
+
+size_t Recorder::room_of_queue() const {
+  return static_cast<size_t>(options_.memory_mb * kMebibyte * kQueueShare / sizeof(Event));
 }
 
 Recorder::~Recorder() {

@@ -101,6 +101,7 @@ class Recorder : public engine::Observer {
   using Event = std::variant<std::monostate, CameEvent, BoundEvent, Members, BatchEnded, Ended,
                              OperatorRan, Loaded, RecordedDeath>;
 
+  size_t room_of_queue() const;  // events
   void put(const Event& event);
   void run();
   // The rest is under the lock.

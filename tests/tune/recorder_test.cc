@@ -1,6 +1,9 @@
 #include "tune/recorder.h"
 
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "base/clock.h"
 #include "tune/explain.h"
@@ -11,6 +14,13 @@ namespace {
 
 using engine::Observer;
 using testing::HasSubstr;
+
+double resident_mb() {
+  std::ifstream pages("/proc/self/statm");
+  double all = 0, resident = 0;
+  pages >> all >> resident;
+  return resident * static_cast<double>(sysconf(_SC_PAGESIZE)) / (1 << 20);
+}
 
 double now_ms() { return (monotonic_now() - Time()).millis(); }
 
@@ -93,6 +103,17 @@ TEST_F(RecorderTest, CountsAFullQueueAsLostAndGoesOn) {
   const uint64_t lost = recorder.lost();
   recorder.came(came);
   EXPECT_EQ(recorder.lost(), lost);
+}
+
+TEST_F(RecorderTest, TakesTheMemoryOfItsQueueAtOnce) {
+  Recorder large(RecorderOptions{.memory_mb = 256});
+  const double before = resident_mb();
+  const Observer::Ended unknown{.request = JobId(5), .at = at_ms(t)};
+  for (int i = 0; i < 500'000; ++i) {
+    large.ended(unknown);
+    if (i % 1000 == 0) large.collect();
+  }
+  EXPECT_LT(resident_mb() - before, 8);
 }
 
 TEST_F(RecorderTest, GivesChangesOnceToWhoWatches) {
