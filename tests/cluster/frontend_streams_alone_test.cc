@@ -52,17 +52,21 @@ class FrontendStreamsAlone : public testing::Test {
 
   std::map<uint64_t, int> closed_;  // how often that was said, by connection
   std::optional<uint64_t> closes_;  // a connection that ends as its frame is held
-  std::vector<HeldRequests::Request> held_;
+  bool leaves_ = false;             // a client, as its frame is submitted
+  HeldRequests requests_{1000};
   std::vector<JobId> submitted_, cancelled_;
   FrontendStreams streams_{cameras(),
+                           requests_,
                            {.hold =
-                                [this](JobId, HeldRequests::Request frame) {
-                                  held_.push_back(std::move(frame));
+                                [this](JobId id, HeldRequests::Request frame) {
+                                  requests_.add(id.value(), std::move(frame), 0,
+                                                [](uint64_t, const auto&) {});
                                   if (closes_) streams_.close(*closes_);
                                 },
                             .submit =
                                 [this](JobId id, engine::InferRequest, engine::Reply) {
                                   submitted_.push_back(id);
+                                  if (leaves_) requests_.cancel(id.value());
                                   EXPECT_TRUE(cancelled_.empty());
                                 },
                             .cancel = [this](JobId id) { cancelled_.push_back(id); },
@@ -105,25 +109,21 @@ TEST_F(FrontendStreamsAlone, AConnectionThatClosesBeforeItsFrameIsHeldIsTold) {
 
 // Between who held it and the variant that runs it.
 TEST_F(FrontendStreamsAlone, AFrameThatIsCancelledWhileItIsHandedOnIsCancelledThen) {
-  frame(3);
-  frame(3);
   Directed said;
   said.set_key(1);
   said.set_service("small");
-  EXPECT_FALSE(streams_.cancel(JobId(1)));
-  streams_.directed(said, [&] {
-    EXPECT_TRUE(streams_.cancel(JobId(1)));
-    EXPECT_FALSE(streams_.cancel(JobId(2)));
-    return std::optional(std::move(held_[0]));
-  });
+  frame(3);
+  leaves_ = true;
+  streams_.directed(said);
   EXPECT_EQ(submitted_, std::vector{JobId(1)});
   EXPECT_EQ(cancelled_, std::vector{JobId(1)});
   cancelled_.clear();
-  streams_.directed(said, [&] { return std::optional(std::move(held_[1])); });
-  streams_.directed(said, [] { return std::optional<HeldRequests::Request>(); });
+  leaves_ = false;
+  frame(3);
+  streams_.directed(said);
+  streams_.directed(said);  // it has ended
   EXPECT_EQ(submitted_.size(), 2u);
   EXPECT_TRUE(cancelled_.empty());
-  EXPECT_FALSE(streams_.cancel(JobId(1)));
 }
 
 }  // namespace

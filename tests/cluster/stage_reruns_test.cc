@@ -7,7 +7,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -37,18 +36,17 @@ class Reruns : public ::testing::Test {
         KeptElsewhere{"host:1", 7, 0, 2 * sizeof(float), name, std::move(of)});
     return tensor;
   }
-  void begin(
-      std::vector<Tensor> inputs, std::function<void()> meanwhile = [] {}) {
-    auto variant = std::make_shared<engine::Variant>();
-    HeldRequests::Request request{.variant = std::move(variant)};
+  void begin(std::vector<Tensor> inputs) {
+    HeldRequests::Request request{.variant = std::make_shared<engine::Variant>()};
     request.request.inputs = std::move(inputs);
     request.reply = [this](engine::ReplyPart part) { replies.push_back(std::move(part)); };
     request.bytes = HeldBytes(budget);
-    const auto lose = [&] {
-      meanwhile();
-      return std::optional(std::move(request));
-    };
-    EXPECT_TRUE(reruns.begin(kId, lose));
+    requests.add(kId.value(), std::move(request), 0, no_scheduler);
+    EXPECT_TRUE(reruns.begin(kId));
+  }
+  // As a frontend does.
+  void cancel() {
+    if (!requests.cancel(kId.value())) reruns.cancel(kId);
   }
   void give(uint64_t run, const std::string& name, std::vector<float> values) {
     const auto count = static_cast<int64_t>(values.size());
@@ -59,14 +57,16 @@ class Reruns : public ::testing::Test {
   static constexpr JobId kId{5};
   const std::shared_ptr<ByteBudget> budget = std::make_shared<ByteBudget>(1000);
   std::function<void()> on_submit = [] {}, on_go_on = [] {};
-  uint64_t next = 100;
+  const std::function<void(uint64_t, const HeldRequests::Request&)> no_scheduler =
+      [](uint64_t, const auto&) {};
   std::map<uint64_t, engine::Reply> runs;
   std::vector<std::string> stages;
   std::vector<JobId> cancelled;
-  std::vector<HeldRequests::Request> gone_on;
+  std::vector<std::vector<Tensor>> gone_on;  // with these inputs
   std::vector<engine::ReplyPart> replies;
-  StageReruns reruns{{.next_id = [this] { return JobId(next++); },
-                      .submit =
+  HeldRequests requests{100};
+  StageReruns reruns{requests,
+                     {.submit =
                           [this](JobId id, engine::InferRequest request, engine::Reply reply) {
                             stages.push_back(request.service);
                             runs[id.value()] = std::move(reply);
@@ -74,9 +74,10 @@ class Reruns : public ::testing::Test {
                           },
                       .cancel = [this](JobId id) { cancelled.push_back(id); },
                       .go_on =
-                          [this](JobId, HeldRequests::Request of) {
-                            gone_on.push_back(std::move(of));
+                          [this](JobId id, HeldRequests::Request of) {
                             on_go_on();
+                            gone_on.push_back(of.request.inputs);
+                            requests.add(id.value(), std::move(of), 0, no_scheduler);
                           }}};
 };
 
@@ -88,14 +89,15 @@ TEST_F(Reruns, ARequestGoesOnWhenAllItsInputsHaveComeAgain) {
   EXPECT_THAT(gone_on, IsEmpty());
   give(101, "z", {3, 4});
   ASSERT_EQ(gone_on.size(), 1u);
-  for (const Tensor& tensor : gone_on[0].request.inputs) {
+  for (const Tensor& tensor : gone_on[0]) {
     EXPECT_EQ(tensor.data.elsewhere, nullptr);
     EXPECT_EQ(tensor.data.bytes.size(), 2 * sizeof(float));
   }
-  EXPECT_EQ(gone_on[0].request.inputs[0].name, "in y");
-  EXPECT_EQ(gone_on[0].bytes.bytes(), 4 * sizeof(float));  // what was not here before
+  EXPECT_EQ(gone_on[0][0].name, "in y");
+  EXPECT_EQ(budget->used(), 4 * sizeof(float));  // what was not here before
   EXPECT_THAT(replies, IsEmpty());
-  EXPECT_FALSE(reruns.cancel(kId));
+  EXPECT_FALSE(requests.let_go(kId.value()));  // it is there again
+  EXPECT_EQ(requests.size(), 1u);
 }
 
 TEST_F(Reruns, WhatComesAgainHasToHaveRoom) {
@@ -121,6 +123,8 @@ TEST_F(Reruns, ItsReplyIsThatOfAStageThatCannotRunAgain) {
   give(101, "z", {1, 2});
   EXPECT_EQ(replies.size(), 1u);
   EXPECT_THAT(gone_on, IsEmpty());
+  cancel();  // too late
+  EXPECT_FALSE(requests.let_go(kId.value()));
 }
 
 TEST_F(Reruns, AnotherOutputThanBeforeIsAFailure) {
@@ -133,57 +137,48 @@ TEST_F(Reruns, AnotherOutputThanBeforeIsAFailure) {
 
 TEST_F(Reruns, AClientThatLeavesTakesThemAlong) {
   begin({input("y", source("one"))});
-  EXPECT_TRUE(reruns.cancel(kId));
+  cancel();
   EXPECT_THAT(cancelled, ElementsAre(JobId(100)));
   ASSERT_EQ(replies.size(), 1u);
   EXPECT_TRUE(absl::IsCancelled(replies[0].status));
+  EXPECT_EQ(budget->used(), 0u);
   give(100, "y", {1, 2});
   EXPECT_EQ(replies.size(), 1u);
-  EXPECT_THAT(gone_on, IsEmpty());
+  EXPECT_EQ(gone_on.size(), 1u);
+  EXPECT_EQ(requests.size(), 0u);
 }
 
-TEST_F(Reruns, AClientMayLeaveWhileItsRequestChangesHands) {
-  begin({input("y", source("one"))}, [this] { EXPECT_TRUE(reruns.cancel(kId)); });
+TEST_F(Reruns, AClientMayLeaveWhileItsRequestGoesOn) {
+  on_go_on = [this] { cancel(); };
+  begin({input("y", source("one"))});
+  give(100, "y", {1, 2});
   ASSERT_EQ(replies.size(), 1u);
   EXPECT_TRUE(absl::IsCancelled(replies[0].status));
-  EXPECT_THAT(stages, IsEmpty());
-  on_go_on = [this] { EXPECT_TRUE(reruns.cancel(kId)); };
-  begin({input("y", source("one"))});
-  give(101, "y", {1, 2});
-  ASSERT_EQ(gone_on.size(), 1u);
-  EXPECT_THAT(cancelled, ElementsAre(kId));  // who has it now
-  EXPECT_FALSE(reruns.cancel(kId));
+  EXPECT_EQ(requests.size(), 0u);
 }
 
 TEST_F(Reruns, ARequestThatHasLostNothingStaysWhereItIs) {
-  const auto stays = [this]() -> std::optional<HeldRequests::Request> {
-    EXPECT_TRUE(reruns.cancel(kId));
-    return {};
-  };
-  EXPECT_FALSE(reruns.begin(kId, stays));
-  EXPECT_THAT(cancelled, ElementsAre(kId));
-  EXPECT_THAT(replies, IsEmpty());
+  EXPECT_FALSE(reruns.begin(kId));
+  requests.add(kId.value(), {.variant = std::make_shared<engine::Variant>()}, 0, no_scheduler);
+  EXPECT_FALSE(reruns.begin(kId));
+  EXPECT_EQ(requests.size(), 1u);
 }
 
 TEST_F(Reruns, AClientThatLeavesWhileStagesBeginTakesThemAlong) {
-  on_submit = [this] { reruns.cancel(kId); };
+  on_submit = [this] { cancel(); };
   begin({input("y", source("one")), input("z", source("two"))});
   EXPECT_EQ(replies.size(), 1u);
   // Of the second one nothing was there to be cancelled at first.
   EXPECT_THAT(cancelled, UnorderedElementsAre(JobId(100), JobId(101), JobId(100), JobId(101)));
 }
 
-TEST_F(Reruns, StoppedEndsWhatIsThereAndWhatComes) {
+TEST_F(Reruns, WhatGoesOnAtAFrontendThatStopsEnds) {
   begin({input("y", source("one"))});
-  reruns.stop(absl::UnavailableError("the server is shutting down"));
-  EXPECT_THAT(cancelled, ElementsAre(JobId(100)));
-  begin({input("y", source("one"))});
-  EXPECT_THAT(stages, ElementsAre("one"));
-  ASSERT_EQ(replies.size(), 2u);
-  for (const engine::ReplyPart& reply : replies) {
-    EXPECT_TRUE(absl::IsUnavailable(reply.status));
-    EXPECT_EQ(reply.why.outcome, engine::Outcome::kUnavailable);
-  }
+  requests.end_all(absl::UnavailableError("the server is shutting down"));
+  give(100, "y", {1, 2});
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_TRUE(absl::IsUnavailable(replies[0].status));
+  EXPECT_EQ(replies[0].why.outcome, engine::Outcome::kUnavailable);
 }
 
 }  // namespace

@@ -49,6 +49,7 @@ FrontendEngine::FrontendEngine(Options options, std::vector<engine::ServiceOptio
       registry_(options_.engine),
       routes_(registry_.routes()),
       offer_(std::make_shared<const Offer>()),
+      requests_(random_number() >> 2),
       trees_({.next_id = [this] { return JobId(requests_.next_key()); },
               .submit =
                   [this](JobId id, engine::InferRequest request, engine::Reply reply) {
@@ -59,15 +60,15 @@ FrontendEngine::FrontendEngine(Options options, std::vector<engine::ServiceOptio
               .workers = options_.engine.workers.count(),
               .ahead_bytes = engine::ahead_of_models(options_.engine.limits)},
              options_.engine.operator_threads),
-      reruns_({.next_id = [this] { return JobId(requests_.next_key()); },
-               .submit =
+      reruns_(requests_,
+              {.submit =
                    [this](JobId id, engine::InferRequest request, engine::Reply reply) {
                      submit_as(id, std::move(request), std::move(reply), Origin::kStageAgain);
                    },
                .cancel = [this](JobId id) { cancel(id); },
                .go_on = [this](JobId id,
                                HeldRequests::Request request) { go_on(id, std::move(request)); }}),
-      streams_(std::move(streams),
+      streams_(std::move(streams), requests_,
                {.hold = [this](JobId id,
                                HeldRequests::Request frame) { hold_frame(id, std::move(frame)); },
                 .submit =
@@ -77,7 +78,6 @@ FrontendEngine::FrontendEngine(Options options, std::vector<engine::ServiceOptio
                 .cancel = [this](JobId id) { cancel(id); },
                 .say = [this](uint32_t division,
                               absl::FunctionRef<size_t(Asked&)> add) { say(division, add); }}),
-      requests_(random_number() >> 2),
       holder_(requests_, options_.link.tls) {}
 
 absl::StatusOr<std::unique_ptr<FrontendEngine>> FrontendEngine::make(Options options) {
@@ -115,7 +115,6 @@ FrontendEngine::~FrontendEngine() {
   const absl::Status why = error(absl::StatusCode::kUnavailable, "the server is shutting down");
   timer_.reset();
   trees_.stop();
-  reruns_.stop(why);
   requests_.end_all(why);
   if (models_ != nullptr) models_->stop();
   for (const auto& division : divisions_) division->link->stop();
@@ -246,14 +245,10 @@ void FrontendEngine::ask(uint64_t session, uint64_t key, const HeldRequests::Req
 }
 
 void FrontendEngine::cancel(JobId job) {
-  const auto cancel_here = [&] {
-    if (trees_.cancel(job)) return true;
-    const auto division = requests_.cancel(job.value());
-    if (division) give_up(job.value(), *division);
-    return division.has_value();
-  };
-  if (cancel_here() || reruns_.cancel(job) || streams_.cancel(job)) return;
-  (void)cancel_here();  // since it may have come back meanwhile
+  const auto division = requests_.cancel(job.value());
+  if (division) return give_up(job.value(), *division);
+  reruns_.cancel(job);
+  trees_.cancel(job);
 }
 
 void FrontendEngine::give_up(uint64_t key, uint32_t division) {
@@ -273,9 +268,7 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
       spdlog::error("the scheduler offers what cannot be read: {}", message(offer.status()));
     }
   }
-  for (const Directed& each : told.directed()) {
-    streams_.directed(each, [&] { return requests_.take_frame(each.key()); });
-  }
+  for (const Directed& each : told.directed()) streams_.directed(each);
   const Time now = monotonic_now();
   for (const Reply& each : told.replies()) {
     auto reply = read_reply(each);
@@ -283,8 +276,7 @@ void FrontendEngine::told(uint32_t division, const Told& told) {
       reply = engine::ReplyPart{.status = internal("{}", message(reply.status())),
                                 .why = {.outcome = engine::Outcome::kFailed}};
     }
-    const auto lose = [&] { return requests_.lose_inputs(each.key()); };
-    if (absl::IsDataLoss(reply->status) && reruns_.begin(JobId(each.key()), lose)) continue;
+    if (absl::IsDataLoss(reply->status) && reruns_.begin(JobId(each.key()))) continue;
     HeldAnswers::Subsets answered_by(each.answered_by().begin(), each.answered_by().end());
     requests_.told(each.key(), {*std::move(reply), std::move(answered_by)}, now);
   }

@@ -107,10 +107,10 @@ class FrontendEngine : public engine::Engine {
   engine::Published<engine::Routes> routes_;
   engine::Published<Offer> offer_;
   std::vector<std::unique_ptr<OfDivision>> divisions_;  // which the threads of the following use
-  engine::Trees trees_;                                 // the last replies come to it
-  StageReruns reruns_;                                  // the same
-  FrontendStreams streams_;
   HeldRequests requests_;
+  engine::Trees trees_;  // the last replies come to it
+  StageReruns reruns_;   // the same
+  FrontendStreams streams_;
   InputHolder holder_;
   std::unique_ptr<engine::Periodic> timer_;
 };

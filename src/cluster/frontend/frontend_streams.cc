@@ -95,24 +95,11 @@ bool FrontendStreams::route(JobId id, engine::InferRequest& request, engine::Rep
   return false;
 }
 
-void FrontendStreams::directed(const Directed& said, Take take) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!handed_on_.try_emplace(said.key()).second) return;
-  }
-  if (auto held = take()) hand_on(said, *std::move(held));
-  bool cancelled = false;
-  {
-    const std::lock_guard lock(mutex_);
-    cancelled = handed_on_.extract(said.key()).mapped();
-  }
-  if (cancelled) host_.cancel(JobId(said.key()));
-}
-
-bool FrontendStreams::cancel(JobId id) {
-  const std::lock_guard lock(mutex_);
-  const auto here = handed_on_.find(id.value());
-  return here != handed_on_.end() && (here->second = true);
+void FrontendStreams::directed(const Directed& said) {
+  auto held = requests_.take_frame(said.key());
+  if (!held) return;
+  hand_on(said, *std::move(held));
+  if (requests_.let_go(said.key())) host_.cancel(JobId(said.key()));
 }
 
 void FrontendStreams::hand_on(const Directed& said, HeldRequests::Request held) {

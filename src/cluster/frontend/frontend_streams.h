@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -32,8 +31,8 @@ class FrontendStreams {
     std::function<void(JobId)> cancel;
     std::function<void(uint32_t division, absl::FunctionRef<size_t(Asked&)> add)> say;
   };
-  FrontendStreams(std::vector<engine::ServiceOptions> services, Host host)
-      : services_(std::move(services)), host_(std::move(host)) {}
+  FrontendStreams(std::vector<engine::ServiceOptions> services, HeldRequests& requests, Host host)
+      : services_(std::move(services)), requests_(requests), host_(std::move(host)) {}
 
   bool any() const { return !services_.empty(); }
   // What clients see of them, where these are the models and services that there are and
@@ -44,11 +43,8 @@ class FrontendStreams {
   // A call of a stream service becomes one of a variant's where its client is none of a stream;
   // others stay as they are. False: its scheduler is asked, or it has been answered.
   bool route(JobId id, engine::InferRequest& request, engine::Reply& reply);
-  // What its scheduler says of one. `take` takes it from who holds it; nothing: it has ended.
-  using Take = absl::FunctionRef<std::optional<HeldRequests::Request>()>;
-  void directed(const Directed& said, Take take);
-  // False: it is not here. One of which its scheduler says something is, until it is submitted.
-  bool cancel(JobId id);
+  // What its scheduler says of one, which HeldRequests has unless it has ended.
+  void directed(const Directed& said);
   void close(uint64_t owner);  // a connection ended
   // Tells schedulers how long operators of variants take here, as `of` says, once a second, and
   // that connections have ended which have been silent for a minute. One thread's.
@@ -63,6 +59,7 @@ class FrontendStreams {
   static All::const_iterator find(const All& all, const std::string& service);
 
   const std::vector<engine::ServiceOptions> services_;
+  HeldRequests& requests_;
   const Host host_;
   engine::Published<All> served_{std::make_shared<All>()};
   // A connection that has sent frames.
@@ -76,7 +73,6 @@ class FrontendStreams {
   Time told_operators_;
   std::mutex mutex_;
   std::unordered_map<uint64_t, Owner> owners_;
-  std::unordered_map<uint64_t, bool> handed_on_;  // just now, by key: whether it was cancelled
 };
 
 }  // namespace fermata::cluster

@@ -20,6 +20,8 @@ constexpr uint32_t kMostAsked = 5;  // times, for outputs that do not come
 
 bool is_kept(const Tensor& tensor) { return tensor.data.elsewhere != nullptr; }
 
+absl::Status client_gone() { return error(absl::StatusCode::kCancelled, "the client has gone"); }
+
 }  // namespace
 
 // Who asks does so beyond the lock: that may take a while.
@@ -36,11 +38,14 @@ void HeldRequests::add(uint64_t key, Request request, uint64_t session, Ask ask)
   if (session != 0) held->is_asked(session);
   Shard& of = shard(key);
   std::optional<absl::Status> over;
+  bool cancelled = false;
   {
     const std::lock_guard lock(of.mutex);
     over = of.over;
-    if (!over) of.held.emplace(key, held);
+    cancelled = of.let_go(key);
+    if (!over && !cancelled) of.held.emplace(key, held);
   }
+  if (cancelled) return refuse(*held, client_gone(), engine::Outcome::kCancelled);
   if (over) return refuse(*held, *std::move(over), engine::Outcome::kUnavailable);
   if (session != 0) ask(key, held->of);
 }
@@ -227,12 +232,14 @@ std::optional<uint32_t> HeldRequests::cancel(uint64_t key) {
   {
     const std::lock_guard lock(of.mutex);
     const auto it = of.held.find(key);
-    if (it == of.held.end()) return {};
+    if (it == of.held.end()) {
+      if (const auto away = of.away.find(key); away != of.away.end()) away->second = true;
+      return {};
+    }
     held = std::move(it->second);
     of.held.erase(it);
   }
-  refuse(*held, error(absl::StatusCode::kCancelled, "the client has gone"),
-         engine::Outcome::kCancelled);
+  refuse(*held, client_gone(), engine::Outcome::kCancelled);
   return held->of.division;
 }
 
@@ -348,6 +355,7 @@ std::optional<HeldRequests::Request> HeldRequests::leave(
   if (it == of.held.end() || !is_it(it->second->of)) return {};
   const std::shared_ptr<Held> held = std::move(it->second);
   of.held.erase(it);
+  of.away.emplace(key, false);
   Request& from = held->of;  // others may read it, but for what its end needs
   return Request{.request = from.request,
                  .reply = std::move(from.reply),
@@ -367,6 +375,17 @@ std::optional<HeldRequests::Request> HeldRequests::lose_inputs(uint64_t key) {
 
 std::optional<HeldRequests::Request> HeldRequests::take_frame(uint64_t key) {
   return leave(key, [](const Request& of) { return of.stream != nullptr; });
+}
+
+bool HeldRequests::Shard::let_go(uint64_t key) {
+  const auto was = away.extract(key);
+  return !was.empty() && was.mapped();
+}
+
+bool HeldRequests::let_go(uint64_t key) {
+  Shard& of = shard(key);
+  const std::lock_guard lock(of.mutex);
+  return of.let_go(key);
 }
 
 void HeldRequests::refuse(Held& held, absl::Status why, engine::Outcome outcome) {

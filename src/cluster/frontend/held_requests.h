@@ -24,7 +24,7 @@ namespace fermata::cluster {
 
 // A frontend's requests under way: what clients sent, what workers have answered of it, and what
 // the scheduler has said. Each is replied to once, by whoever ends it; replies come from the call
-// that does. Knows no clock and no connection. Thread-safe.
+// that does. Knows no clock and no connection. Thread-safe: calls nobody under a lock.
 class HeldRequests {
  public:
   struct Request {
@@ -51,7 +51,8 @@ class HeldRequests {
   explicit HeldRequests(uint64_t first) : next_(first) {}
 
   uint64_t next_key() { return next_.fetch_add(1); }
-  // `key`: of no other. `session`: the scheduler's that is asked for it; 0: none yet.
+  // `key`: of no other. `session`: the scheduler's that is asked for it; 0: none yet. One that was
+  // cancelled while it was away ends at once.
   using Ask = absl::FunctionRef<void(uint64_t key, const Request&)>;
   void add(uint64_t key, Request request, uint64_t session, Ask ask);
   // Asks for all of a division that this session's scheduler has not been asked for.
@@ -94,12 +95,16 @@ class HeldRequests {
     HeldAnswers::Subsets answered_by;
   };
   void told(uint64_t key, Word word, Time now);
-  // Of a request that its scheduler has ended since inputs of it have gone with the worker that
-  // kept them: it is no longer held here, and nobody has replied. Nothing: it is no such request.
+  // These take out a request, which whoever calls replies to, adds again or gives to others. Until
+  // it is added again or let go it is away: then a cancel is noted here. Nothing: it is none such.
+  // That its scheduler has ended since inputs of it have gone with the worker that kept them.
   std::optional<Request> lose_inputs(uint64_t key);
-  // A stream's, of which its scheduler has said what becomes of it; the same.
+  // A stream's, of which its scheduler has said what becomes of it.
   std::optional<Request> take_frame(uint64_t key);
-  // Of which division it was; none: it has ended.
+  // Of one that has been replied to, or which others have now: whether it was cancelled while it
+  // was away. One that was added again stays.
+  bool let_go(uint64_t key);
+  // Of which division it was; none: it is away, or has ended.
   std::optional<uint32_t> cancel(uint64_t key);
 
   // A division's that is active: its session, 0 where there is none, and when it was heard of last.
@@ -144,13 +149,16 @@ class HeldRequests {
     mutable std::mutex mutex;
     std::optional<absl::Status> over;  // why whatever comes ends at once
     std::unordered_map<uint64_t, std::shared_ptr<Held>> held;
+    std::unordered_map<uint64_t, bool> away;  // by key: whether it was cancelled since
+
+    bool let_go(uint64_t key);
   };
   Shard& shard(uint64_t key) { return shards_[key % shards_.size()]; }
   static absl::StatusOr<uint32_t> base_model(const Request& request, const std::string& model);
   // Puts them into what is held; not OK: they are nothing that a worker has to give.
   static absl::Status put(Held& held, const Items& of, std::vector<Tensor> outputs);
   static bool may_stay(const Request& request, const Items& of);
-  // Those that `is_it` are no longer held here, and nobody has replied.
+  // Those that `is_it` are away from now on.
   std::optional<Request> leave(uint64_t key, absl::FunctionRef<bool(const Request&)> is_it);
   // What has left the table.
   static void answer(Held& held);

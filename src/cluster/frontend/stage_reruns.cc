@@ -34,53 +34,27 @@ absl::StatusOr<uint64_t> replace(std::vector<Tensor>& inputs, const HeldRequests
   return came;
 }
 
-engine::ReplyPart gone() {
-  return {.status = error(absl::StatusCode::kCancelled, "the client has gone"),
-          .why = {.outcome = engine::Outcome::kCancelled}};
-}
-
 }  // namespace
 
-bool StageReruns::begin(JobId id, Lose lose) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!waiting_.try_emplace(id).second) return false;
-  }
-  std::optional<HeldRequests::Request> request = lose();
-  if (!request) {
-    handed_over(id);
-    return false;
-  }
-  Waiting taken;
+bool StageReruns::begin(JobId id) {
+  std::map<const Source*, JobId> runs;
   std::vector<std::shared_ptr<const Source>> sources;
-  for (const Tensor& input : request->request.inputs) {
-    std::shared_ptr<const Source> source = source_of(input);
-    if (source == nullptr || taken.runs.contains(source.get())) continue;
-    taken.runs.emplace(source.get(), host_.next_id());
-    sources.push_back(std::move(source));
-  }
-  FERMATA_CHECK(!sources.empty());
-  const auto runs = taken.runs;
-  const Time deadline = request->deadline;
-  taken.request = std::move(request);
-  engine::ReplyPart ends;
+  Time deadline;
   {
     const std::lock_guard lock(mutex_);
-    Waiting& place = waiting_.at(id);
-    if (place.cancelled) ends = gone();
-    if (over_) ends = {.status = *over_, .why = {.outcome = engine::Outcome::kUnavailable}};
-    if (ends.status.ok()) {
-      place = std::move(taken);
-    } else {
-      waiting_.erase(id);
-      taken.runs.clear();
+    std::optional<HeldRequests::Request> request = requests_.lose_inputs(id.value());
+    if (!request) return false;
+    for (const Tensor& input : request->request.inputs) {
+      std::shared_ptr<const Source> source = source_of(input);
+      if (source == nullptr || runs.contains(source.get())) continue;
+      runs.emplace(source.get(), JobId(requests_.next_key()));
+      sources.push_back(std::move(source));
     }
+    FERMATA_CHECK(!sources.empty());
+    deadline = request->deadline;
+    waiting_.emplace(id, Waiting{*std::move(request), runs});
   }
-  if (ends.status.ok()) {
-    run(id, runs, std::move(sources), deadline);
-  } else {
-    refuse(std::move(taken), std::move(ends));
-  }
+  run(id, runs, std::move(sources), deadline);
   return true;
 }
 
@@ -109,13 +83,13 @@ void StageReruns::run(JobId id, const std::map<const Source*, JobId>& runs,
 }
 
 void StageReruns::ended(JobId id, const Source* source, engine::ReplyPart part) {
-  Waiting whole;
+  std::map<JobId, Waiting>::node_type whole;
   {
     const std::lock_guard lock(mutex_);
     const auto it = waiting_.find(id);
     if (it == waiting_.end() || it->second.runs.erase(source) == 0) return;
     Waiting& waiting = it->second;
-    HeldRequests::Request& request = *waiting.request;
+    HeldRequests::Request& request = waiting.request;
     if (part.status.ok()) {
       const auto came = replace(request.request.inputs, source, part.outputs);
       if (came.ok()) waiting.came += *came;
@@ -130,66 +104,27 @@ void StageReruns::ended(JobId id, const Source* source, engine::ReplyPart part) 
                           waiting.came, request.request.service);
       part.why.outcome = engine::Outcome::kRejectedQueue;
     }
-    if (part.status.ok()) {
-      whole.request = std::exchange(waiting.request, std::nullopt);
-    } else {
-      whole = std::move(waiting);
-      waiting_.erase(it);
-    }
+    whole = waiting_.extract(it);
   }
-  if (!part.status.ok()) return refuse(std::move(whole), std::move(part));
-  host_.go_on(id, *std::move(whole.request));
-  handed_over(id);
+  if (part.status.ok()) return host_.go_on(id, std::move(whole.mapped().request));
+  refuse(id, std::move(whole.mapped()), std::move(part));
 }
 
-// Or stayed where it was. Who wanted to cancel it was told that it is here.
-void StageReruns::handed_over(JobId id) {
-  bool cancelled = false;
+void StageReruns::cancel(JobId id) {
+  std::map<JobId, Waiting>::node_type whole;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = waiting_.find(id);
-    cancelled = it->second.cancelled;
-    waiting_.erase(it);
+    whole = waiting_.extract(id);
   }
-  if (cancelled) host_.cancel(id);
+  if (whole.empty()) return;
+  for (const auto& [source, run] : whole.mapped().runs) host_.cancel(run);
+  host_.go_on(id, std::move(whole.mapped().request));  // which ends it there
 }
 
-bool StageReruns::cancel(JobId id) {
-  Waiting whole;
-  {
-    const std::lock_guard lock(mutex_);
-    const auto it = waiting_.find(id);
-    if (it == waiting_.end()) return false;
-    if (!it->second.request) return it->second.cancelled = true;
-    whole = std::move(it->second);
-    waiting_.erase(it);
-  }
-  refuse(std::move(whole), gone());
-  return true;
-}
-
-void StageReruns::stop(const absl::Status& why) {
-  std::vector<Waiting> all;
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = why;
-    for (auto it = waiting_.begin(); it != waiting_.end();) {
-      if (!it->second.request) {  // who has it next ends it
-        ++it;
-        continue;
-      }
-      all.push_back(std::move(it->second));
-      it = waiting_.erase(it);
-    }
-  }
-  for (Waiting& each : all) {
-    refuse(std::move(each), {.status = why, .why = {.outcome = engine::Outcome::kUnavailable}});
-  }
-}
-
-void StageReruns::refuse(Waiting waiting, engine::ReplyPart part) {
+void StageReruns::refuse(JobId id, Waiting waiting, engine::ReplyPart part) {
   for (const auto& [source, run] : waiting.runs) host_.cancel(run);
-  HeldRequests::Request& request = *waiting.request;
+  requests_.let_go(id.value());
+  HeldRequests::Request& request = waiting.request;
   request.bytes = HeldBytes();
   request.reply({.status = std::move(part.status),
                  .model = request.request.service,
