@@ -10,6 +10,7 @@
 #include "load/explain.h"
 #include "load/json_tensor.h"
 #include "model/json_data.h"
+#include "model/tensor_values.h"
 
 namespace fermata::load {
 namespace {
@@ -155,8 +156,7 @@ absl::Status read_reply(const HttpResponse& response, bool want_outputs, bool ex
 
 std::string encode_infer(std::string_view host, const Question& question) {
   const std::string header = infer_header(question).dump();
-  size_t size = header.size();
-  for (const Tensor& t : question.inputs) size += t.data.bytes.size();
+  const size_t size = header.size() + payload_bytes(question.inputs);
   std::string request = fmt::format(
       "POST {}/infer HTTP/1.1\r\nHost: {}\r\nContent-Type: application/octet-stream\r\n"
       "Inference-Header-Content-Length: {}\r\nContent-Length: {}\r\n\r\n",

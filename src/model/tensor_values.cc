@@ -121,4 +121,10 @@ std::optional<absl::Span<const std::byte>> next_string(absl::Span<const std::byt
   return element;
 }
 
+uint64_t payload_bytes(absl::Span<const Tensor> tensors) {
+  uint64_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.data.bytes.size();
+  return bytes;
+}
+
 }  // namespace fermata

@@ -23,4 +23,7 @@ absl::StatusOr<std::vector<int64_t>> as_integers(const Tensor& tensor);
 std::optional<absl::Span<const std::byte>> next_string(absl::Span<const std::byte> bytes,
                                                        size_t& at);
 
+// How many bytes they have that are here.
+uint64_t payload_bytes(absl::Span<const Tensor> tensors);
+
 }  // namespace fermata

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/status.h"
+#include "model/tensor_values.h"
 #include "operators/kinds.h"
 
 namespace fermata::operators {
@@ -57,11 +58,7 @@ constexpr Kind kKinds[] = {
 Operator::Operator(std::vector<TensorSpec> inputs, std::vector<TensorSpec> outputs, bool fans_out)
     : inputs_(std::move(inputs)), outputs_(std::move(outputs)), fans_out_(fans_out) {}
 
-uint64_t Operator::work(absl::Span<const Tensor> inputs) const {
-  uint64_t bytes = 0;
-  for (const Tensor& input : inputs) bytes += input.data.bytes.size();
-  return bytes;
-}
+uint64_t Operator::work(absl::Span<const Tensor> inputs) const { return payload_bytes(inputs); }
 
 absl::StatusOr<std::vector<Tensor>> Operator::run(absl::Span<const Tensor> inputs) const {
   if (inputs.size() != inputs_.size()) {

@@ -16,6 +16,7 @@
 #include "engine/schedule/entry.h"
 #include "engine/schedule/learn.h"
 #include "engine/services/pipeline.h"
+#include "model/tensor_values.h"
 
 namespace fermata::cluster {
 namespace {
@@ -120,12 +121,6 @@ FrontendEngine::~FrontendEngine() {
   for (const auto& division : divisions_) division->link->stop();
 }
 
-uint64_t FrontendEngine::sent_bytes(const engine::InferRequest& request) {
-  uint64_t sum = 0;
-  for (const Tensor& input : request.inputs) sum += input.data.bytes.size();
-  return sum;
-}
-
 engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
                                       const engine::Route& route, engine::Reply reply) {
   return
@@ -187,7 +182,7 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
   absl::StatusOr<engine::Admitted> admitted =
       engine::admit(request, route.variant->signature, {route.part_items, route.most_parts});
   if (absl::Status said = check_submit(request); !said.ok()) admitted = std::move(said);
-  const uint64_t bytes = origin == Origin::kStageAgain ? 0 : sent_bytes(request);
+  const uint64_t bytes = origin == Origin::kStageAgain ? 0 : payload_bytes(request.inputs);
   held.request = std::move(request);
   if (admitted.ok()) held.admitted = *std::move(admitted);
   held.deadline = engine::deadline_of(held.request, route.slo);

@@ -83,7 +83,6 @@ class FrontendEngine : public engine::Engine {
             Origin origin);
   // A stream's frame, until its scheduler has said what runs it.
   void hold_frame(JobId id, HeldRequests::Request frame);
-  static uint64_t sent_bytes(const engine::InferRequest& request);
   static engine::Reply counted(const HeldRequests::Request& request, const engine::Route& route,
                                engine::Reply reply);
   void told(uint32_t division, const Told& told);

@@ -6,12 +6,13 @@
 #include "cluster/frontend/frontend_engine.h"
 #include "engine/schedule/entry.h"
 #include "engine/services/stream_costs.h"
+#include "model/tensor_values.h"
 
 namespace fermata::cluster {
 
 // Its bytes count with those of a variant, the first that is loaded.
 void FrontendEngine::hold_frame(JobId id, HeldRequests::Request frame) {
-  const uint64_t bytes = sent_bytes(frame.request);
+  const uint64_t bytes = payload_bytes(frame.request.inputs);
   const auto routes = routes_.read();
   for (size_t v = 0; v < frame.stream->variants(); ++v) {
     const auto route = routes->find(frame.stream->variant(v), "");

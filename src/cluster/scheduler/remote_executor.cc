@@ -11,6 +11,7 @@
 #include "cluster/scheduler/host.h"
 #include "cluster/wire/messages.h"
 #include "engine/execute/absence.h"
+#include "engine/execute/gather.h"
 
 namespace fermata::cluster {
 namespace {
@@ -26,14 +27,6 @@ constexpr Duration kStuck = Duration::seconds(5);
 // Answers in a row that a model's process is not there; an honest host waits before each of them.
 constexpr uint32_t kMostAway = 20;
 constexpr Duration kUnloadingThere = Duration::seconds(300);
-
-uint64_t bytes_of(const engine::BatchRun& batch) {
-  uint64_t sum = 0;
-  for (const engine::BatchPart& part : batch.parts) {
-    for (const Tensor& tensor : *part.inputs) sum += tensor.data.bytes.size();
-  }
-  return sum;
-}
 
 // What waited for something that did not come says nothing of how long the way takes: inputs, or
 // the process of a model. Nor does a batch of which nothing was run.
@@ -187,7 +180,7 @@ Time RemoteExecutor::ask() {
 
 void RemoteExecutor::run(engine::BatchRun batch) {
   const std::lock_guard in_order(order_);
-  if (outstanding_.fetch_add(1) == 0 && bytes_of(batch) <= kSentAtOnce) begun_ = begin(batch);
+  if (outstanding_.fetch_add(1) == 0 && bytes_of(batch.parts) <= kSentAtOnce) begun_ = begin(batch);
   thread_->run(std::move(batch));
 }
 

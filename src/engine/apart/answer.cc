@@ -51,14 +51,6 @@ absl::Status hand_out(const Signature& signature, const Reply& reply, bool of_pa
 
 }  // namespace
 
-uint64_t bytes_of(absl::Span<const BatchPart> parts) {
-  uint64_t bytes = 0;
-  for (const BatchPart& part : parts) {
-    for (const Tensor& tensor : *part.inputs) bytes += tensor.data.bytes.size();
-  }
-  return bytes;
-}
-
 absl::Status take_answer(ModelProcess& process, const Asking& asking, BatchResult& result) {
   const auto& [slot, number, variant, signature, names, parts] = asking;
   const Area& area = process.area();

@@ -22,8 +22,6 @@ struct Asking {
   absl::Span<const BatchPart> parts;
 };
 
-uint64_t bytes_of(absl::Span<const BatchPart> parts);  // of their inputs
-
 // Takes what the process has answered out of its slot: adds a result for each part, or none where
 // all of them fail together. A process that breaks the rules of the shared memory is killed.
 absl::Status take_answer(ModelProcess& process, const Asking& asking, BatchResult& result);

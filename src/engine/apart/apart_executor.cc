@@ -196,7 +196,7 @@ class ApartExecutor : public Executor {
   static bool begins_at_once(absl::Span<const BatchPart> parts) {
     const auto alone = [](const BatchPart& part) { return part.alone; };
     if (parts.size() > 1 && absl::c_any_of(parts, alone)) return false;
-    return apart::bytes_of(parts) <= kGatheredAtOnce;
+    return bytes_of(parts) <= kGatheredAtOnce;
   }
 
   void run_batch(BatchRun& batch) {
@@ -228,7 +228,7 @@ class ApartExecutor : public Executor {
     const apart::Area& area = process->area();
     const absl::Span<std::byte> memory = area.inputs(loaded.slot);
     apart::SlotHead& head = area.slot(loaded.slot);
-    if (area.look() > Duration() && apart::bytes_of(parts) >= kWorthRousing) {
+    if (area.look() > Duration() && bytes_of(parts) >= kWorthRousing) {
       apart::rouse(apart::asked_of(head));
     }
     ASSIGN_OR_RETURN(const std::vector<OnnxInput> inputs,

@@ -76,6 +76,12 @@ absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t item
   return Payload{bytes.subspan(row * first, row * items), tensor.data.owner};
 }
 
+uint64_t bytes_of(absl::Span<const BatchPart> parts) {
+  uint64_t bytes = 0;
+  for (const BatchPart& part : parts) bytes += payload_bytes(*part.inputs);
+  return bytes;
+}
+
 absl::Status Gatherer::gather_input(const TensorSpec& spec, bool batches, size_t index,
                                     absl::Span<const BatchPart> parts, size_t buffer,
                                     OnnxInput& input) {

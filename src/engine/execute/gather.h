@@ -16,6 +16,8 @@ namespace fermata::engine {
 // bytes stay where they are. O(1), for BYTES O(elements before the end).
 absl::StatusOr<Payload> rows(const Tensor& tensor, uint32_t first, uint32_t items);
 
+uint64_t bytes_of(absl::Span<const BatchPart> parts);  // of their inputs
+
 // Puts the parts of a batch together, as the model wants them. One part is borrowed
 // where it lies; several are copied, once, into buffers that live until the next call.
 class Gatherer {

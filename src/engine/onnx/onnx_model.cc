@@ -13,6 +13,7 @@
 #include "engine/onnx/divide_trap.h"
 #include "engine/onnx/onnx_file.h"
 #include "engine/onnx/onnx_value.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -153,9 +154,8 @@ absl::StatusOr<OrtPtr<OrtRunOptions>> ended_run() {
 }
 
 size_t bytes_of(const std::vector<OnnxInput>& inputs, const std::vector<Tensor>& outputs) {
-  size_t bytes = 0;
+  size_t bytes = payload_bytes(outputs);
   for (const OnnxInput& input : inputs) bytes += input.data.size();
-  for (const Tensor& output : outputs) bytes += output.data.bytes.size();
   return bytes;
 }
 

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/status.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -137,9 +138,7 @@ void OperatorRunner::end(std::unique_lock<std::mutex>& lock, absl::Status why) {
 }
 
 void OperatorRunner::count_ahead(std::vector<Tensor>& outputs) {
-  uint64_t bytes = 0;
-  for (const Tensor& tensor : outputs) bytes += tensor.data.bytes.size();
-  const auto ahead = std::make_shared<const Ahead>(shared_, bytes);
+  const auto ahead = std::make_shared<const Ahead>(shared_, payload_bytes(outputs));
   for (Tensor& tensor : outputs) {
     tensor.data.owner = std::make_shared<std::pair<std::shared_ptr<const void>, decltype(ahead)>>(
         std::move(tensor.data.owner), ahead);

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status.h"
 #include "engine/composite/composite.h"
+#include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
@@ -82,7 +83,7 @@ std::optional<size_t> StreamFace::fitting(const InferRequest& request) const {
 
 void StreamFace::read_tensors(InferRequest& request) const {
   policy::StreamFrame& frame = *request.frame;
-  for (const Tensor& tensor : request.inputs) frame.bytes += tensor.data.bytes.size();
+  frame.bytes += payload_bytes(request.inputs);
   const std::optional<size_t> fit = fitting(request);
   if (!frame.input_size && fit) frame.input_size = variants_[*fit].input_size;
 }

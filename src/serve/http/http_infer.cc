@@ -225,7 +225,7 @@ void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest req
   const JobId job = engine_.submit(
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
         if (!is_long_reply(part)) return end(std::move(infer), std::move(part));
-        const Background::Price price{infer->exchange.connection(), bytes_of(part)};
+        const Background::Price price{infer->exchange.connection(), payload_bytes(part.outputs)};
         auto encode = [this, infer = std::move(infer), part = std::move(part)]() mutable {
           end(std::move(infer), std::move(part));
         };

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/request.h"
+#include "model/tensor_values.h"
 #include "serve/call/infer_call.h"
 
 namespace fermata::serve {
@@ -11,13 +12,9 @@ namespace fermata::serve {
 // From so many bytes on, what is read or written byte by byte goes to a background thread.
 constexpr size_t kLong = 64 * 1024;
 
-inline uint64_t bytes_of(const engine::ReplyPart& part) {
-  uint64_t bytes = 0;
-  for (const Tensor& tensor : part.outputs) bytes += tensor.data.bytes.size();
-  return bytes;
+inline bool is_long_reply(const engine::ReplyPart& part) {
+  return payload_bytes(part.outputs) >= kLong;
 }
-
-inline bool is_long_reply(const engine::ReplyPart& part) { return bytes_of(part) >= kLong; }
 
 // Of what has to be copied for it.
 inline uint64_t bytes_of(const InferCall& call) {

@@ -148,7 +148,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       return fail(std::move(frame), part, explained);
     }
     if (!is_long_reply(part)) return encode(std::move(frame), std::move(part));
-    const Background::Price price{client_.connection, bytes_of(part)};
+    const Background::Price price{client_.connection, payload_bytes(part.outputs)};
     auto rest = [self = shared_from_this(), frame = std::move(frame),
                  part = std::move(part)]() mutable {
       self->encode(std::move(frame), std::move(part));
