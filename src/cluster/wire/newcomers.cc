@@ -4,21 +4,12 @@
 
 namespace fermata::cluster {
 
-double Newcomers::Machine::as_of(Time now) const {
-  return std::min(may_come + kEachSecond * (now - at).seconds(), kAtOnce);
-}
-
 bool Newcomers::may_come(const std::string& machine, Time now) {
   if (machines_.size() > look_beyond_) {
-    std::erase_if(machines_,
-                  [now](const auto& entry) { return entry.second.as_of(now) >= kAtOnce; });
+    std::erase_if(machines_, [now](const auto& entry) { return entry.second.is_full(now); });
     look_beyond_ = std::max(kFewMachines, 2 * machines_.size());
   }
-  Machine& known = machines_.try_emplace(machine, Machine{.at = now}).first->second;
-  known = {.may_come = known.as_of(now), .at = now};
-  if (known.may_come < 1) return false;
-  --known.may_come;
-  return true;
+  return machines_.try_emplace(machine, kAtOnce, kEachSecond, now).first->second.take(1, now);
 }
 
 std::shared_ptr<Channel> Newcomers::add(const std::string& machine,

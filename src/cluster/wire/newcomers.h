@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/allowance.h"
 #include "base/time.h"
 #include "cluster/wire/channel.h"
 
@@ -30,17 +31,12 @@ class Newcomers {
   void cut_all();
 
  private:
-  struct Machine {
-    double as_of(Time now) const;
-    double may_come = kAtOnce;
-    Time at;
-  };
   struct Newcomer {
     std::string machine;
     std::weak_ptr<Channel> channel;
   };
 
-  std::map<std::string, Machine> machines_;
+  std::map<std::string, Allowance> machines_;
   size_t look_beyond_ = kFewMachines;
   std::vector<Newcomer> newcomers_;  // oldest first
 };

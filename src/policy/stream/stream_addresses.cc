@@ -9,10 +9,6 @@ constexpr double kCreditBack = 1.0;  // frames a second, each second
 
 }  // namespace
 
-double StreamAddresses::credit(const Address& address, Time now) const {
-  return std::min(address.credit_rps + (now - address.as_of).seconds() * kCreditBack, most_rps_);
-}
-
 uint32_t StreamAddresses::clients(const std::string& address) const {
   const auto known = addresses_.find(address);
   return known == addresses_.end() ? 0 : known->second.clients;
@@ -20,17 +16,17 @@ uint32_t StreamAddresses::clients(const std::string& address) const {
 
 double StreamAddresses::came(const std::string& address, double said_rps, Time now) {
   if (address.empty()) return said_rps;
-  Address& known = addresses_.try_emplace(address, Address{0, most_rps_, now}).first->second;
+  Address& known =
+      addresses_.try_emplace(address, Address{0, {most_rps_, kCreditBack, now}}).first->second;
   ++known.clients;
-  const double left = credit(known, now), believed = std::min(said_rps, left);
-  known.credit_rps = left - believed;
-  known.as_of = now;
+  const double believed = std::min(said_rps, known.credit_rps.left(now));
+  known.credit_rps.take_anyway(believed, now);
   return believed;
 }
 
 void StreamAddresses::proven(const std::string& address, double believed_rps) {
   const auto known = addresses_.find(address);
-  if (known != addresses_.end()) known->second.credit_rps += believed_rps;
+  if (known != addresses_.end()) known->second.credit_rps.give_back(believed_rps);
 }
 
 void StreamAddresses::left(const std::string& address) {
@@ -39,8 +35,8 @@ void StreamAddresses::left(const std::string& address) {
 }
 
 void StreamAddresses::forget_idle(Time now) {
-  std::erase_if(addresses_, [this, now](const auto& entry) {
-    return entry.second.clients == 0 && credit(entry.second, now) >= most_rps_;
+  std::erase_if(addresses_, [now](const auto& entry) {
+    return entry.second.clients == 0 && entry.second.credit_rps.is_full(now);
   });
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 
+#include "base/allowance.h"
 #include "base/time.h"
 
 namespace fermata::policy {
@@ -28,10 +29,8 @@ class StreamAddresses {
  private:
   struct Address {
     uint32_t clients = 0;
-    double credit_rps;  // at `as_of`, before what came back since
-    Time as_of;
+    Allowance credit_rps;
   };
-  double credit(const Address& address, Time now) const;
 
   const double most_rps_;
   std::map<std::string, Address> addresses_;

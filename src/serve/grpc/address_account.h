@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <mutex>
 
+#include "base/allowance.h"
+#include "base/time.h"
+
 namespace fermata::serve {
 
 // What all gRPC connections of one address do together. Beyond it the connections of the address
@@ -26,31 +29,28 @@ class AddressAccount {
   // A frame came that is no call, and asks for the work of so many; false: too many.
   bool take_frame(uint32_t weight, Moment now) {
     const std::scoped_lock lock(mutex_);
-    frames_.refill(now);
-    return frames_.take(weight);
+    return frames_.take(weight, time_of(now));
   }
   // A call was given up; false: too many.
   bool take_given_up(Moment now) {
     const std::scoped_lock lock(mutex_);
-    given_up_.refill(now);
-    return given_up_.take(1);
+    return given_up_.take(1, time_of(now));
   }
   // Calls, or requests of streams, were for nothing, which cost so many frames' work: what its
   // frames may not bear it owes, and is crowded until that is paid.
   void waste(uint64_t weight, Moment now) {
     const std::scoped_lock lock(mutex_);
-    frames_.refill(now);
-    frames_.left = std::max(frames_.left - static_cast<double>(weight), -double{kMostOwed});
-    if (frames_.left >= 0) return;
-    const std::chrono::duration<double> to_pay(-frames_.left / kFramesASecond);
+    const Time at = time_of(now);
+    frames_.take_anyway(std::min<double>(weight, frames_.left(at) + kMostOwed), at);
+    if (frames_.left(at) >= 0) return;
+    const std::chrono::duration<double> to_pay(-frames_.left(at) / kFramesASecond);
     crowded_until_ = now + std::chrono::duration_cast<Moment::duration>(to_pay);
   }
   // Whether it may be forgotten while it has no connection.
   bool is_quiet(Moment now) {
     const std::scoped_lock lock(mutex_);
-    frames_.refill(now);
-    given_up_.refill(now);
-    return frames_.is_full() && given_up_.is_full() && calls_ == 0;
+    const Time at = time_of(now);
+    return frames_.is_full(at) && given_up_.is_full(at) && calls_ == 0;
   }
   void add_calls(int64_t calls) { calls_.fetch_add(calls, std::memory_order_relaxed); }
   // Asks for the time only where it has ever owed something.
@@ -62,28 +62,13 @@ class AddressAccount {
   }
 
  private:
-  // What may be had of something: so much at once, and so much a second.
-  struct Allowance {
-    double a_second, most;
-    double left = most;
-    Moment as_of{};
-
-    void refill(Moment now) {
-      const std::chrono::duration<double> since = now - as_of;
-      left = std::min(left + since.count() * a_second, most);
-      as_of = now;
-    }
-    bool take(double wanted) {
-      if (left < wanted) return false;
-      left -= wanted;
-      return true;
-    }
-    bool is_full() const { return left >= most; }
-  };
+  static Time time_of(Moment now) {
+    return Time::from_nanos(std::chrono::nanoseconds(now.time_since_epoch()).count());
+  }
 
   const int64_t most_calls_;
   std::mutex mutex_;
-  Allowance frames_{kFramesASecond, kFramesAtOnce}, given_up_{kGivenUpASecond, kGivenUpAtOnce};
+  Allowance frames_{kFramesAtOnce, kFramesASecond}, given_up_{kGivenUpAtOnce, kGivenUpASecond};
   std::atomic<int64_t> calls_ = 0;
   std::atomic<Moment> crowded_until_ = Moment();
 };
