@@ -5,10 +5,14 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
+#include "model/dimensions.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
+
+// Of what a request says beside its inputs. It goes to other hosts with the rest of its batch.
+constexpr size_t kMostSaid = 32 << 10;
 
 std::string names(const std::vector<TensorSpec>& specs) {
   std::string list;
@@ -57,6 +61,10 @@ absl::Status check_input(const Tensor& tensor, const TensorSpec& spec, const Sig
   if (tensor.datatype != spec.datatype) {
     return invalid("input '{}': datatype is {}, expected {}", spec.name, name(tensor.datatype),
                    name(spec.datatype));
+  }
+  if (tensor.shape.size() > kMostDimensions) {
+    return invalid("input '{}': its shape has {} dimensions, expected at most {}", spec.name,
+                   tensor.shape.size(), kMostDimensions);
   }
   if (!fits(tensor.shape, spec, signature)) {
     return invalid("input '{}': shape is {}, expected {}", spec.name, to_string(tensor.shape),
@@ -120,7 +128,6 @@ absl::Status check_symbols(const std::vector<Tensor>& inputs, const Signature& s
 
 // Whether admit() makes it of some inputs.
 bool is_shape(const Shape& shape, const Signature& signature) {
-  constexpr int64_t kMostRank = 64;
   const bool fixed = signature.fixed_shape();
   size_t at = 0;
   const auto next = [&](int64_t least) { return at < shape.size() && shape[at++] >= least; };
@@ -132,7 +139,7 @@ bool is_shape(const Shape& shape, const Signature& signature) {
     if (fixed) continue;
     auto rank = static_cast<int64_t>(spec.dims.size());
     if (spec.any_rank) {
-      if (!next(0) || shape[at - 1] > kMostRank) return false;
+      if (!next(0) || shape[at - 1] > static_cast<int64_t>(kMostDimensions)) return false;
       rank = shape[at - 1] - (signature.batches ? 1 : 0);
     }
     for (int64_t d = 0; d < rank; ++d) {
@@ -152,6 +159,14 @@ absl::StatusOr<Admitted> admit_elsewhere(const InputsElsewhere& inputs, const Si
   }
   if (signature.batches) RETURN_IF_ERROR(check_parts(inputs.items, limit));
   return Admitted{inputs.items, inputs.shape};
+}
+
+absl::Status check_texts(const InferRequest& request) {
+  size_t texts = request.id.size() + request.parameters.size();
+  for (const std::string& output : request.outputs) texts += output.size();
+  if (texts <= kMostSaid) return absl::OkStatus();
+  return invalid("id, parameters and outputs' names have {} bytes, expected at most {}", texts,
+                 kMostSaid);
 }
 
 absl::Status check_outputs(const InferRequest& request, const Signature& signature) {
@@ -175,6 +190,7 @@ absl::Status check_parts(uint64_t items, const PartLimit& limit) {
 
 absl::StatusOr<Admitted> admit(InferRequest& request, const Signature& signature,
                                const PartLimit& limit) {
+  RETURN_IF_ERROR(check_texts(request));
   if (request.elsewhere != nullptr) {
     RETURN_IF_ERROR(check_outputs(request, signature));
     return admit_elsewhere(*request.elsewhere, signature, limit);

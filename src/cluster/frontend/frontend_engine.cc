@@ -181,7 +181,6 @@ void FrontendEngine::hold(JobId id, engine::InferRequest request, engine::Reply 
                              .ensemble = {route.composite, route.ensemble}};
   absl::StatusOr<engine::Admitted> admitted =
       engine::admit(request, route.variant->signature, {route.part_items, route.most_parts});
-  if (absl::Status said = check_submit(request); !said.ok()) admitted = std::move(said);
   const uint64_t bytes = origin == Origin::kStageAgain ? 0 : payload_bytes(request.inputs);
   held.request = std::move(request);
   if (admitted.ok()) held.admitted = *std::move(admitted);

@@ -27,7 +27,7 @@ void write_explanation(const engine::Explanation& why, Explanation& to) {
 }
 
 // Of one thing that is said over a connection, far below what may be in a frame.
-constexpr size_t kMostSaid = 64 << 10, kMostWhy = 64 << 10;
+constexpr size_t kMostWhy = 64 << 10;
 constexpr size_t kMostCounts = 4 << 20;  // of evidence, of five bytes at most
 
 }  // namespace
@@ -48,14 +48,6 @@ void write_submit(uint64_t key, const engine::InferRequest& request,
   to.set_network_nanos(positive(request.network_time));
   to.set_begun(request.begun);
   if (!request.start_from.is_infinite()) to.set_start_nanos(request.start_from.nanos());
-}
-
-absl::Status check_submit(const engine::InferRequest& request) {
-  size_t names = request.id.size();
-  for (const std::string& output : request.outputs) names += output.size();
-  if (names <= kMostSaid) return absl::OkStatus();
-  return invalid("id and outputs: {} bytes, expected at most {} through a frontend", names,
-                 kMostSaid);
 }
 
 bool can_be_told(const std::vector<policy::Estimate>& by_item) {

@@ -14,10 +14,6 @@ namespace fermata::cluster {
 void write_submit(uint64_t key, const engine::InferRequest& request,
                   const engine::Admitted& admitted, Submit& to);
 
-// INVALID_ARGUMENT: its id and the names of its outputs are longer than a scheduler is told, which
-// ends with a frontend that says more than may be in a frame.
-absl::Status check_submit(const engine::InferRequest& request);
-
 // What was found in its data, as a scheduler takes it.
 void write_learned(uint64_t key, const std::vector<policy::Estimate>& by_item, Learned& to);
 std::vector<policy::Estimate> read_learned(const Learned& from);

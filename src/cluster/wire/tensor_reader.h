@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "cluster/wire/channel.h"
+#include "model/dimensions.h"
 #include "model/tensor.h"
 
 namespace fermata::cluster {
@@ -26,9 +27,9 @@ class TensorReader {
       return invalid("tensor '{}': datatype {}, expected 0 to {}", head.name(), head.datatype(),
                      static_cast<uint32_t>(DataType::kBytes));
     }
-    if (head.shape_size() > kMostRank) {
+    if (head.shape_size() > static_cast<int>(kMostDimensions)) {
       return invalid("tensor '{}': {} dimensions, expected at most {}", head.name(),
-                     head.shape_size(), kMostRank);
+                     head.shape_size(), kMostDimensions);
     }
     if (head.has_kept()) return kept(head);
     if (head.bytes() > frame_.bytes - at_) {
@@ -49,8 +50,6 @@ class TensorReader {
   }
 
  private:
-  static constexpr int kMostRank = 64;
-
   // Of texts nobody could say here whether they are sound.
   absl::StatusOr<Tensor> kept(const TensorHead& head) const {
     const Kept& from = head.kept();

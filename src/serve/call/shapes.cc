@@ -3,11 +3,16 @@
 #include <algorithm>
 
 #include "base/status.h"
+#include "model/dimensions.h"
 #include "model/signature.h"
 
 namespace fermata::serve {
 
 absl::Status check_shape(const Tensor& input) {
+  if (input.shape.size() > kMostDimensions) {
+    return invalid("input {}: its shape has {} dimensions, expected at most {}", input.name,
+                   input.shape.size(), kMostDimensions);
+  }
   uint64_t count = 1;
   const bool none = std::find(input.shape.begin(), input.shape.end(), 0) != input.shape.end();
   for (int64_t dim : input.shape) {

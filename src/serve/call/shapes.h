@@ -5,8 +5,8 @@
 
 namespace fermata::serve {
 
-// That no dimension of an input is negative and that its elements can be counted. INVALID_ARGUMENT
-// names it, its shape and what was expected.
+// That an input has no more than kMostDimensions, none of them negative, and that its elements can
+// be counted. INVALID_ARGUMENT names it, its shape and what was expected.
 absl::Status check_shape(const Tensor& input);
 
 }  // namespace fermata::serve

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "model/dimensions.h"
 #include "model/json_data.h"
 #include "serve/call/memory.h"
 #include "serve/call/shapes.h"
@@ -108,6 +109,10 @@ absl::Status each_parameter(element from, std::string_view where, Set set) {
 absl::Status read_shape(element from, Tensor& tensor) {
   array dims;
   RETURN_IF_ERROR(get(from, "the shape of an input", "a list of whole numbers", dims));
+  if (dims.size() > kMostDimensions) {
+    return invalid("the shape of an input has {} dimensions, expected at most {}", dims.size(),
+                   kMostDimensions);
+  }
   tensor.shape.clear();
   tensor.shape.reserve(dims.size());
   for (const element dim : dims) {
