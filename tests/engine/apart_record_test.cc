@@ -135,5 +135,29 @@ TEST(Record, ARequestComesAsItWasWritten) {
   EXPECT_FALSE(read_request(absl::MakeSpan(record).first(100)).ok());
 }
 
+// Who says little keeps it, whoever else is in its batch.
+TEST(Record, LongNotesOfOnePartLeaveRoomForThoseOfOthers) {
+  Signature signature;
+  signature.batches = true;
+  const std::string much = "{\"a\":\"" + std::string(kRequestSize - 135, 'x') + "\"}";
+  const std::string little = "{\"b\":1}";
+  const auto notes = [&](const std::vector<const std::string*>& by_part) {
+    std::vector<std::byte> record(kRequestSize);
+    std::vector<BatchPart> parts;
+    for (const std::string* each : by_part) parts.push_back({.items = 1, .parameters = each});
+    EXPECT_TRUE(
+        write_request({.parts = parts, .notes = true}, signature, absl::MakeSpan(record)).ok());
+    std::vector<std::string> written;
+    const auto request = read_request(record);
+    for (const PartRecord& part : request->parts) {
+      written.emplace_back(reinterpret_cast<const char*>(record.data()) + part.notes,
+                           part.notes_bytes);
+    }
+    return written;
+  };
+  EXPECT_THAT(notes({&much, nullptr}), ElementsAre(HasSubstr("xxx"), ""));
+  EXPECT_THAT(notes({&much, &little}), ElementsAre("", "{\"parameters\":{\"b\":1}}"));
+}
+
 }  // namespace
 }  // namespace fermata::engine::apart

@@ -4,8 +4,10 @@
 #include <atomic>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "base/document.h"
 #include "base/status.h"
@@ -86,6 +88,22 @@ std::string notes_of(const BatchPart& part) {
   return notes.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// The same of all parts, as far as they fit: who says much does not take the room of who says
+// little.
+std::vector<std::string> notes_within(absl::Span<const BatchPart> parts, size_t room) {
+  std::vector<std::string> notes;
+  std::vector<size_t> order(parts.size());
+  for (const BatchPart& part : parts) notes.push_back(notes_of(part));
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&notes](size_t a, size_t b) { return notes[a].size() < notes[b].size(); });
+  for (const size_t i : order) {
+    if (notes[i].size() > room) notes[i].clear();
+    room -= notes[i].size();
+  }
+  return notes;
+}
+
 absl::Status cut_off() { return internal("the record is cut off"); }
 
 }  // namespace
@@ -115,14 +133,16 @@ absl::Status write_request(const Asked& asked, const Signature& signature,
   fits = fits && writer.align();
   std::string texts;
   const size_t behind = writer.used() + asked.parts.size() * sizeof(PartRecord);
-  for (const BatchPart& part : asked.parts) {
+  std::vector<std::string> notes;
+  if (asked.notes) notes = notes_within(asked.parts, room.size() - std::min(behind, room.size()));
+  for (size_t i = 0; i < asked.parts.size(); ++i) {
+    const BatchPart& part = asked.parts[i];
     PartRecord record{
         .items = part.items, .request = part.request, .deadline_nanos = part.deadline.nanos()};
-    const std::string notes = asked.notes ? notes_of(part) : std::string();
-    if (!notes.empty() && behind + texts.size() + notes.size() <= room.size()) {
+    if (!notes.empty() && !notes[i].empty()) {
       record.notes = static_cast<uint32_t>(behind + texts.size());
-      record.notes_bytes = static_cast<uint32_t>(notes.size());
-      texts += notes;
+      record.notes_bytes = static_cast<uint32_t>(notes[i].size());
+      texts += notes[i];
     }
     fits = fits && writer.add(record);
   }
