@@ -48,6 +48,13 @@ TEST_F(Keeping, GoesWhenAllReadersHaveIt) {
   EXPECT_EQ(half->bytes.size(), 8u);  // who has it keeps it
 }
 
+// Who has an hour may go at once, and nobody fetches it.
+TEST_F(Keeping, IsNotKeptForAsLongAsAClientSays) {
+  ASSERT_TRUE(keep(1).has_value());
+  keeper_.forget(monotonic_now() + Keeper::kLongest);
+  EXPECT_EQ(keeper_.held(), 0u);
+}
+
 TEST_F(Keeping, GivesNothingBeyondIt) {
   const auto key = keep(1);
   EXPECT_TRUE(absl::IsInvalidArgument(keeper_.give(kept(*key, 9, 8)).status()));

@@ -18,7 +18,7 @@ constexpr Duration kBrings = Duration::seconds(5);
 constexpr Duration kUnused = Duration::seconds(60);  // then a connection goes
 constexpr Duration kLeast = Duration::millis(25);    // for whoever has inputs
 // What stages gave: those after it have deadlines of their own, of which nothing is known here.
-constexpr Duration kKeptLeast = Duration::seconds(5), kKept = Duration::seconds(30);
+constexpr Duration kKeptLeast = Duration::seconds(5);
 
 absl::Status cut_off(const std::string& address, const absl::Status& why) {
   return engine::absent(engine::Absence::kCut,
@@ -277,7 +277,7 @@ absl::StatusOr<Holders::Fetched> Holders::fetch(const Batch& batch, const engine
 
 bool Holders::keep(const Part& part, uint32_t readers, const Tensor& tensor, TensorHead& head) {
   const Duration left = Duration::nanos(static_cast<int64_t>(part.left_nanos()));
-  const Duration as_long = left > Duration() ? std::max(left * 2, kKeptLeast) : kKept;
+  const Duration as_long = left > Duration() ? std::max(left * 2, kKeptLeast) : Keeper::kLongest;
   const Time until = monotonic_now() + as_long;
   const std::optional<uint64_t> key = keeper_.keep(tensor.data.bytes, readers, until);
   if (!key) return false;

@@ -53,8 +53,10 @@ std::optional<uint64_t> Keeper::keep(absl::Span<const std::byte> bytes, uint32_t
                                      Time until) {
   if (address_.empty() || readers == 0 || bytes.empty()) return {};
   {
+    const Time now = monotonic_now();
+    until = std::min(until, now + kLongest);
     const std::lock_guard lock(mutex_);
-    drop_late(monotonic_now());
+    drop_late(now);
     if (bytes.size() > most_ - held_ || all_.size() >= kMostTensors) return {};
     held_ += bytes.size();
   }
