@@ -194,6 +194,25 @@ TEST_F(Frontends, AStageTakesWhatTheOneBeforeItGave) {
   EXPECT_EQ(scheduler_->engine().snapshot().cluster.hosts.at(0).tensors, 0u);
 }
 
+// As in one process: who asks for much and does not read it keeps no more than there is room for.
+TEST_F(Frontends, RepliesThatNobodyHasReadKeepLaterRequestsOut) {
+  FrontendEngine::Options options{
+      .divisions = {{address()}}, .link = {.name = "front"}, .host = "127.0.0.1"};
+  options.engine.services = services();
+  options.engine.limits.held_bytes = 13'000;
+  frontend_ = *FrontendEngine::make(std::move(options));
+  bring_worker();
+  await_service();
+  const std::vector<int64_t> rows(1200);  // 9,600 bytes, and 4,800 of the reply
+  {
+    const engine::ReplyPart unread = take(ask(request(rows)));
+    ASSERT_TRUE(unread.status.ok()) << unread.status;
+    const engine::ReplyPart next = take(ask(request(rows)));
+    EXPECT_TRUE(absl::IsResourceExhausted(next.status)) << next.status;
+  }
+  EXPECT_TRUE(take(ask(request(rows))).status.ok());
+}
+
 // A worker would fetch nothing for it.
 TEST_F(Frontends, ASchedulerRunsNoPipelineOfAFrontendWithAnotherConfiguration) {
   std::promise<engine::ReplyPart> promise;

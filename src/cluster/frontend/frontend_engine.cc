@@ -123,21 +123,22 @@ FrontendEngine::~FrontendEngine() {
 
 engine::Reply FrontendEngine::counted(const HeldRequests::Request& request,
                                       const engine::Route& route, engine::Reply reply) {
-  return
-      [of = route.counters, arrival = request.request.arrival, deadline = request.deadline,
-       items = request.admitted.items, reply = std::move(reply)](engine::ReplyPart part) mutable {
-        const Time now = monotonic_now();
-        if (part.status.ok()) {  // its outputs may have come later than the scheduler's word
-          part.why.outcome = now <= deadline ? engine::Outcome::kOnTime : engine::Outcome::kLate;
-        }
-        of->count_end(part.why.outcome, {.arrival = arrival,
-                                         .deadline = deadline,
-                                         .ended = now,
-                                         .queueing = part.why.queueing,
-                                         .run = part.why.run,
-                                         .items = items});
-        reply(std::move(part));
-      };
+  return [of = route.counters, budget = route.gate->bytes, arrival = request.request.arrival,
+          deadline = request.deadline, items = request.admitted.items,
+          reply = std::move(reply)](engine::ReplyPart part) mutable {
+    engine::count_until_read(part.outputs, budget);
+    const Time now = monotonic_now();
+    if (part.status.ok()) {  // its outputs may have come later than the scheduler's word
+      part.why.outcome = now <= deadline ? engine::Outcome::kOnTime : engine::Outcome::kLate;
+    }
+    of->count_end(part.why.outcome, {.arrival = arrival,
+                                     .deadline = deadline,
+                                     .ended = now,
+                                     .queueing = part.why.queueing,
+                                     .run = part.why.run,
+                                     .items = items});
+    reply(std::move(part));
+  };
 }
 
 JobId FrontendEngine::submit(engine::InferRequest request, engine::Reply reply) {

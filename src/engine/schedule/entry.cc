@@ -7,6 +7,9 @@
 namespace fermata::engine {
 namespace {
 
+// What is smaller costs more to count than to keep.
+constexpr size_t kCountedFrom = 4096;
+
 absl::Status queue_is_full(const Gate& gate, Gate::Entry entry, const std::string& service) {
   if (entry == Gate::Entry::kFull) {
     return error(absl::StatusCode::kResourceExhausted,
@@ -37,6 +40,16 @@ uint64_t bytes_of(const std::vector<Tensor>& inputs) {
     sum += input.data.bytes.size() + element_count(input.shape) * sizeof(std::string);
   }
   return sum;
+}
+
+void count_until_read(std::vector<Tensor>& outputs, const std::shared_ptr<ByteBudget>& budget) {
+  for (Tensor& output : outputs) {
+    const size_t bytes = output.data.bytes.size();
+    if (bytes < kCountedFrom) continue;
+    budget->take_anyway(bytes);
+    output.data.owner = std::make_shared<std::pair<HeldBytes, std::shared_ptr<const void>>>(
+        HeldBytes(budget, bytes), std::move(output.data.owner));
+  }
 }
 
 absl::Status no_room_for(uint64_t bytes, const std::string& service, const ByteBudget& budget) {

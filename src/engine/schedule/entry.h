@@ -24,6 +24,9 @@ void reject(const InferRequest& request, Reply& reply, absl::Status why, Outcome
 
 // What they take until their request ends. Of BYTES, ONNX Runtime has a string for each element.
 uint64_t bytes_of(const std::vector<Tensor>& inputs);
+// A reply that is there has to be sent: what its outputs take keeps later requests out until nobody
+// has them any more.
+void count_until_read(std::vector<Tensor>& outputs, const std::shared_ptr<ByteBudget>& budget);
 // Why a service has no room for so many more bytes: RESOURCE_EXHAUSTED, or OUT_OF_RANGE where it
 // never has.
 absl::Status no_room_for(uint64_t bytes, const std::string& service, const ByteBudget& budget);

@@ -11,25 +11,9 @@
 #include "engine/composite/variants_service.h"
 #include "engine/deadline.h"
 #include "engine/observer.h"
+#include "engine/schedule/entry.h"
 
 namespace fermata::engine {
-namespace {
-
-// What is smaller costs more to count than to keep.
-constexpr size_t kCountedFrom = 4096;
-
-// A reply that is there has to be sent; what it takes keeps later requests out.
-void count_until_read(std::vector<Tensor>& outputs, const std::shared_ptr<ByteBudget>& budget) {
-  for (Tensor& output : outputs) {
-    const size_t bytes = output.data.bytes.size();
-    if (bytes < kCountedFrom) continue;
-    budget->take_anyway(bytes);
-    output.data.owner = std::make_shared<std::pair<HeldBytes, std::shared_ptr<const void>>>(
-        HeldBytes(budget, bytes), std::move(output.data.owner));
-  }
-}
-
-}  // namespace
 
 // A part of a composite's request is one item.
 void Route::count_answer(const PartRun& run) const {
