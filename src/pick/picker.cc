@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kMostServices = 1024;      // whose weights are known; further ones have 1
 constexpr uint32_t kMostAnswers = 1 << 16;  // that are counted of a service
 constexpr double kWeightLearns = 0.05, kLightest = 1.0 / 64, kHeaviest = 64;
-constexpr double kRefusedTakes = 2;  // times what was expected, at most: clients choose budgets
+constexpr double kRefusedTakes = 2;  // times what answers take, at most: clients choose budgets
 constexpr double kFailureLearns = 0.2;
 constexpr double kFailureForgotten = 5;                 // seconds until a failure counts half
 constexpr double kFailureCosts = 10;                    // budgets
@@ -249,17 +249,17 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
   const double seconds = (now - sent.at).seconds();
   switch (end) {
     case End::kAnswered:
+      if (sent.own > 0) server.answered.seen(sent.own, sent.ahead, seconds);
       learn(server, sent, seconds);
       count_answer(sent.tenant, now);
       server.failing *= 1 - kFailureLearns;
       pass_by(server, ticket, now);
       break;
     case End::kRefused: {  // it would have taken longer than there was time, which says no more
-      const double expected = server.time.expected(sent.own, sent.ahead);
-      const double least =
-          std::max(seconds, std::min(sent.budget.seconds(), kRefusedTakes * expected));
-      if (least >= expected) learn(server, sent, least);
-      break;
+      const double most = kRefusedTakes * server.answered.expected(sent.own, sent.ahead);
+      const double least = std::max(seconds, std::min(sent.budget.seconds(), most));
+      if (least >= server.time.expected(sent.own, sent.ahead)) learn(server, sent, least);
+      [[fallthrough]];  // others are better off elsewhere, however short that took
     }
     case End::kFailed:
       server.failing += kFailureLearns * (1 - server.failing);

@@ -53,8 +53,9 @@ class Picker {
  private:
   struct Server {
     ResponseTime time;
-    double ahead = 0;    // weight under way
-    uint64_t count = 0;  // requests under way
+    ResponseTime answered;  // the same without what was refused
+    double ahead = 0;       // weight under way
+    uint64_t count = 0;     // requests under way
     // When they should have ended, with their tickets; without those that hold up nobody.
     std::set<std::pair<Time, uint64_t>> ends;
     std::set<uint64_t> late;     // tickets of those in `ends` that come before `looked`

@@ -323,6 +323,40 @@ TEST(Picker, WhoIsRefusedWithMuchTimeDoesNotSayThatAllTakeAsLong) {
   EXPECT_EQ(servers.refused[""], 0);
 }
 
+// A client tells the gateway that it has much time, and the server that it has none.
+TEST(Picker, RefusalsThatAClientProvokesAgainAndAgainDoNotAddUp) {
+  Servers servers({{"a", 0.010}});
+  for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1);
+  servers.until(10);
+  for (double now = 10; now < 14; now += 0.01) {
+    const auto hasty =
+        servers.picker.pick(at(now), {"model", "hasty", Duration::seconds(1000), {}});
+    servers.picker.ended(hasty.ticket, at(now + 0.001), Picker::End::kRefused);
+  }
+  for (int i = 0; i < 3; ++i) servers.ask(20, 0.1);
+  EXPECT_EQ(servers.refused[""], 0);
+}
+
+TEST(Picker, AServerThatOnlyRefusesGetsLittle) {
+  Servers servers({{"a", 0.010}, {"b", 0.010}});
+  for (double now = 0; now < 2; now += 0.0125) servers.ask(now, 0.1);
+  servers.until(10);
+  int refused = 0;
+  for (double now = 10; now < 20; now += 0.0125) {  // 0.8 of what the other one does
+    servers.until(now);
+    const auto verdict = servers.picker.pick(at(now), {"model", "", Duration::millis(100), {}});
+    if (verdict.server == "b") {
+      servers.picker.ended(verdict.ticket, at(now), Picker::End::kRefused);
+      ++refused;
+    } else if (!verdict.refused) {
+      double& free_at = servers.free["a"];
+      free_at = std::max(free_at, now) + 0.010;
+      servers.answers.push({free_at, verdict.ticket, now + 0.1, "a", ""});
+    }
+  }
+  EXPECT_LE(refused, 40);
+}
+
 TEST(Picker, WhoIsRefusedWithLittleTimeDoesNotSayThatAllAreFast) {
   Servers servers({{"a", 0.010}});
   for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1);
