@@ -57,6 +57,15 @@ TEST_F(NewcomersTest, InACrowdTheOldestOfTheMachineThatHasMostGoes) {
   EXPECT_FALSE(other->is_cut);
 }
 
+TEST_F(NewcomersTest, InACrowdOfManyMachinesTheOldestGoesWhateverItsAddress) {
+  const auto oldest = come("m");
+  for (size_t i = 2; i < Newcomers::kMost; ++i) come("m" + std::to_string(i));
+  const auto honest = come("a");
+  come("n");
+  EXPECT_TRUE(oldest->is_cut);
+  EXPECT_FALSE(honest->is_cut);
+}
+
 TEST_F(NewcomersTest, WhoHasSaidWhoItIsStays) {
   const auto known = come("crowd");
   newcomers_.remove(known);
@@ -90,9 +99,20 @@ TEST_F(NewcomersTest, AMachineMayConnectSoOften) {
 TEST_F(NewcomersTest, ManyMachinesDoNotMakeOneForgotten) {
   for (int i = 0; i < Newcomers::kAtOnce; ++i) EXPECT_TRUE(newcomers_.may_come("often", at(0)));
   for (size_t i = 0; i < 3 * Newcomers::kFewMachines; ++i) {
-    EXPECT_TRUE(newcomers_.may_come(std::to_string(i), at(0)));
+    (void)newcomers_.may_come(std::to_string(i), at(0));
   }
   EXPECT_FALSE(newcomers_.may_come("often", at(0)));
+}
+
+TEST_F(NewcomersTest, ManyMachinesMayConnectSoOftenTogetherBesideThoseThatHaveParts) {
+  EXPECT_TRUE(newcomers_.may_come("part", at(0)));
+  newcomers_.remove(come("part"));
+  int came = 0;
+  for (size_t i = 0; i < 3000; ++i) came += newcomers_.may_come(std::to_string(i), at(0));
+  EXPECT_EQ(came, Newcomers::kAllAtOnce - 1);
+  EXPECT_TRUE(newcomers_.may_come("part", at(0)));
+  EXPECT_FALSE(newcomers_.may_come("other", at(0)));
+  EXPECT_TRUE(newcomers_.may_come("other", at(1)));
 }
 
 }  // namespace

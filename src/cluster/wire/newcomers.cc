@@ -6,10 +6,14 @@ namespace fermata::cluster {
 
 bool Newcomers::may_come(const std::string& machine, Time now) {
   if (machines_.size() > look_beyond_) {
-    std::erase_if(machines_, [now](const auto& entry) { return entry.second.is_full(now); });
+    std::erase_if(machines_, [now](const auto& entry) {
+      return !entry.second.has_a_part && entry.second.may_come.is_full(now);
+    });
     look_beyond_ = std::max(kFewMachines, 2 * machines_.size());
   }
-  return machines_.try_emplace(machine, kAtOnce, kEachSecond, now).first->second.take(1, now);
+  Machine& known =
+      machines_.try_emplace(machine, Machine{{kAtOnce, kEachSecond, now}}).first->second;
+  return known.may_come.take(1, now) && (known.has_a_part || others_.take(1, now));
 }
 
 std::shared_ptr<Channel> Newcomers::add(const std::string& machine,
@@ -18,11 +22,10 @@ std::shared_ptr<Channel> Newcomers::add(const std::string& machine,
   newcomers_.push_back({machine, channel});
   if (newcomers_.size() <= kMost) return nullptr;
   std::map<std::string, size_t> counts;
-  for (const Newcomer& each : newcomers_) ++counts[each.machine];
-  const auto by_count = [](const auto& a, const auto& b) { return a.second < b.second; };
-  const auto most = std::max_element(counts.begin(), counts.end(), by_count);
+  size_t most = 0;
+  for (const Newcomer& each : newcomers_) most = std::max(most, ++counts[each.machine]);
   const auto oldest = std::find_if(newcomers_.begin(), newcomers_.end(), [&](const Newcomer& each) {
-    return each.machine == most->first;
+    return counts[each.machine] == most;
   });
   std::shared_ptr<Channel> goes = oldest->channel.lock();
   newcomers_.erase(oldest);
@@ -30,8 +33,13 @@ std::shared_ptr<Channel> Newcomers::add(const std::string& machine,
 }
 
 void Newcomers::remove(const std::shared_ptr<Channel>& channel) {
-  std::erase_if(newcomers_,
-                [&channel](const Newcomer& each) { return each.channel.lock() == channel; });
+  std::erase_if(newcomers_, [this, &channel](const Newcomer& each) {
+    if (each.channel.lock() != channel) return false;
+    if (const auto known = machines_.find(each.machine); known != machines_.end()) {
+      known->second.has_a_part = true;
+    }
+    return true;
+  });
 }
 
 void Newcomers::cut_all() {

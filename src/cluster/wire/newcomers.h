@@ -16,27 +16,33 @@ namespace fermata::cluster {
 // one, and each costs a thread and a look at certificates. One thread at a time.
 class Newcomers {
  public:
-  static constexpr size_t kMost = 64;           // at a time
-  static constexpr double kAtOnce = 512;        // from one machine, which may
-  static constexpr double kEachSecond = 64;     // make so many more
+  static constexpr size_t kMost = 64;                               // at a time
+  static constexpr double kAtOnce = 512;                            // from one machine, which may
+  static constexpr double kEachSecond = 64;                         // make so many more
+  static constexpr double kAllAtOnce = 1024, kAllEachSecond = 256;  // from machines of no part
   static constexpr size_t kFewMachines = 1024;  // beyond it those that are quiet are forgotten
 
-  // False: the machine makes them too often.
+  // False: the machine makes them too often, or machines of which no part has come do together.
   bool may_come(const std::string& machine, Time now);
-  // Who has to go for it, null: nobody. That is the oldest of the machine that has most: it has had
-  // most time to say who it is.
+  // Who has to go for it, null: nobody. That is the oldest of the machines that have most: it has
+  // had most time to say who it is.
   std::shared_ptr<Channel> add(const std::string& machine, const std::shared_ptr<Channel>& channel);
   // It has said who it is.
   void remove(const std::shared_ptr<Channel>& channel);
   void cut_all();
 
  private:
+  struct Machine {
+    Allowance may_come;
+    bool has_a_part = false;
+  };
   struct Newcomer {
     std::string machine;
     std::weak_ptr<Channel> channel;
   };
 
-  std::map<std::string, Allowance> machines_;
+  std::map<std::string, Machine> machines_;
+  Allowance others_{kAllAtOnce, kAllEachSecond};  // machines of no part, together
   size_t look_beyond_ = kFewMachines;
   std::vector<Newcomer> newcomers_;  // oldest first
 };
