@@ -30,6 +30,7 @@ attack: build ## what one stranger can do, a canary beside each: a table, bench/
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_streams.py --record)
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_models.py --record)
 	$(if $(ONLY),,.deps/test/bin/python bench/attack_picker.py --record)
+	$(if $(ONLY),,.deps/test/bin/python bench/attack_cluster.py --record)
 
 cluster: build ## all parts on hosts of their own (network namespaces): workers that die, hang, are cut off in turn, every pair cut, bench/results/cluster_{faults,pairs}.json, a thousand storms of faults (STORMS=n), and ten thousand simulations of all parts in virtual time (SEEDS=n)
 	@scripts/deps.sh test

@@ -6,7 +6,7 @@
 
 The picker is asked as Envoy asks it (ext_proc over gRPC), for two servers that are not there: whoever plays the gateway
 says when they have answered. A stranger's many threads say so late, as where clients send slowly. The canary, a tenant of
-its own, asks 20 times a second, and is answered after 5 ms; first alone, then beside each attack. Prints a table; --record writes bench/results/attack_picker.json. Exit code 1: more than
+its own, asks for four requests 20 times a second, and is answered after 5 ms; first alone, then beside each attack. Prints a table; --record writes bench/results/attack_picker.json. Exit code 1: more than
 2 % of the canary's requests got no server, or the 99th percentile was above 5 times that alone (and 20 ms), or the memory
 grew by more than MOST_MB."""
 
@@ -30,7 +30,7 @@ sys.path.insert(0, str(server.ROOT / "tests" / "python"))
 from envoy import Picker  # noqa: E402
 
 METHOD = "/envoy.service.ext_proc.v3.ExternalProcessor/Process"
-RATE, ANSWER_S, SLO_MS, PATIENCE_S = 20, 0.005, 100, 2.0
+RATE, AT_ONCE, ANSWER_S, SLO_MS, PATIENCE_S = 20, 4, 0.005, 100, 2.0
 MOST_LOST, MOST_SLOWER, LEAST_MS, MOST_MB = 0.02, 5.0, 20.0, 256
 
 
@@ -52,7 +52,7 @@ def asked(tenant, path=b"/v2/models/m/infer", **more):
     return headers(2, **{":path": path, "x-llm-d-inference-fairness-id": tenant}, **more)
 
 
-ANSWERED = headers(3, **{":status": b"200"})
+ANSWERED, REFUSED = headers(3, **{":status": b"200"}), headers(3, **{":status": b"504"})
 
 
 class Gateway:
@@ -60,14 +60,14 @@ class Gateway:
         self.channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
         self.process = self.channel.stream_stream(METHOD)
 
-    def ask(self, first, answer_s=ANSWER_S):
+    def ask(self, first, answer_s=ANSWER_S, answer=ANSWERED):
         """Milliseconds until a server was named; None: none was."""
         going, start = threading.Event(), time.monotonic()
 
         def sent():
             yield first
             going.wait(PATIENCE_S)
-            yield ANSWERED
+            yield answer
         call = self.process(sent(), timeout=PATIENCE_S)
         try:
             named = b"x-gateway-destination-endpoint" in next(call)
@@ -127,6 +127,23 @@ def slow_answers(gateway, until):
     again(gateway, 64, until, lambda number, turn: gateway.ask(asked(b"stranger"), 1.5))
 
 
+def provoked_refusals(gateway, until):
+    """Requests that tell the gateway that they have an hour, and their server that they have no time."""
+    patient = asked(b"stranger", **{"x_envoy_upstream_rq_timeout_ms": b"3600000"})
+    again(gateway, 16, until, lambda number, turn: gateway.ask(patient, 0.001, REFUSED))
+
+
+def hasty(gateway, until):
+    """Requests that have a nanosecond."""
+    again(gateway, 16, until, lambda number, turn: gateway.ask(asked(b"stranger", grpc_timeout=b"1n"), 0.001, REFUSED))
+
+
+def failures(gateway, until):
+    """Requests that no server can answer."""
+    broken = headers(3, **{":status": b"500"})
+    again(gateway, 16, until, lambda number, turn: gateway.ask(asked(b"stranger"), 0.001, broken))
+
+
 def bodies(gateway, until):
     """Bodies of 3 MB, of requests that go on."""
     body = field(4, field(1, bytes(3 << 20)))
@@ -143,7 +160,7 @@ def torn(gateway, until):
     again(gateway, 8, until, one)
 
 
-ATTACKS = [tenants, paths, heads, endless, slow_answers, bodies, torn]
+ATTACKS = [tenants, paths, heads, endless, slow_answers, provoked_refusals, hasty, failures, bodies, torn]
 
 
 def be_stranger(attack, address, seconds):
@@ -161,7 +178,7 @@ def canary(address, seconds):
         asks = []
         for tick in range(int(seconds * RATE)):
             time.sleep(max(0.0, start + tick / RATE - time.monotonic()))
-            asks.append(pool.submit(gateway.ask, asked(b"canary")))
+            asks += [pool.submit(gateway.ask, asked(b"canary")) for _ in range(AT_ONCE)]
     took = [one.result() for one in asks]
     known = sorted(ms for ms in took if ms is not None)
     return {"sent": len(took), "lost": len(took) - len(known), "p99_ms": known[int(0.99 * (len(known) - 1))] if known else None}
