@@ -4,7 +4,8 @@
     make attack                                  # or, with build/fermata there:
     .deps/test/bin/python bench/attack_models.py [--only SIGSEGV,fork] [--seconds 4] [--record]
 
-One server with two workers and models in processes of their own: a canary, and the models of bench/hostile_models.py.
+One server with two workers and models in processes of their own: a canary, and the models of bench/hostile_models.py. Then
+the same at a worker of a cluster, whose clients are at a frontend.
 The canary gets 50 requests a second with 500 ms each, first alone, then while a hostile model gets two requests at a
 time. Prints a table; --record writes bench/results/attack_models.json. Exit code 1: the server ended or is not
 ready again, a request had no end, more than 2 % of the canary's were not on time than alone, or their 99th percentile
@@ -26,28 +27,34 @@ import hostile_models
 import record
 import server
 
+sys.path.insert(0, str(server.ROOT / "tests" / "python"))
+import parts  # noqa: E402
+
 RATE, SLO_MS, MOST_LOST, HOSTILE_AT_ONCE = 50, 500, 0.02, 2
 # Of the canary's 99th percentile. Two runs that last until they are stopped have both workers, so that it waits.
 MOST_P99_MS, HELD_P99_MS, HOLD_WORKERS = 100, SLO_MS, ("endless", "endless_in_c", "memory", "calls", "large_calls")
+
+
+def write_config(folder, attacks, run_limit_s, listen, workers, **more):
+    """fermata.yaml, with the models that it names."""
+    models, config = folder / "models", folder / "fermata.yaml"
+    models.mkdir()
+    (models / "canary").symlink_to(server.ROOT / "tests" / "data" / "repository" / "identity-fp32")
+    hostile_models.write(models, attacks)
+    config.write_text(json.dumps({
+        "models": str(models), "log_level": "warning", "ready": "any", "listen": listen,
+        "workers": workers | {"isolation": "process", "python": sys.executable, "run_limit_s": run_limit_s, "process_memory_mb": 512},
+        "services": {"canary": {"slo_ms": SLO_MS}}} | more))
+    return config
 
 
 class Served(server.Started):
     def __init__(self, attacks, run_limit_s=0.3):
         self._folder = tempfile.TemporaryDirectory()
         folder = pathlib.Path(self._folder.name)
-        models = folder / "models"
-        models.mkdir()
-        (models / "canary").symlink_to(server.ROOT / "tests" / "data" / "repository" / "identity-fp32")
-        hostile_models.write(models, attacks)
         self.http, grpc, metrics = server.free_ports(3)
         self.log = folder / "log"
-        config = folder / "fermata.yaml"
-        config.write_text(json.dumps({
-            "models": str(models), "log_level": "warning", "ready": "any",
-            "listen": {"http": self.http, "grpc": grpc, "metrics": metrics},
-            "workers": {"count": 2, "isolation": "process", "python": sys.executable, "run_limit_s": run_limit_s,
-                        "process_memory_mb": 512},
-            "services": {"canary": {"slo_ms": SLO_MS}}}))
+        config = write_config(folder, attacks, run_limit_s, {"http": self.http, "grpc": grpc, "metrics": metrics}, {"count": 2})
         self._start([server.BINARY, "serve", "--config", config], self.log)
 
     def client(self):
@@ -55,6 +62,35 @@ class Served(server.Started):
 
     def alive(self):
         return self._process.poll() is None
+
+
+class Clustered(parts.Parts):
+    """The models at a worker, and the clients at a frontend."""
+
+    def __init__(self, attacks, run_limit_s=0.3):
+        self._folder = tempfile.TemporaryDirectory()
+        self.folder, self.parts = pathlib.Path(self._folder.name), []
+        self.config = write_config(self.folder, attacks, run_limit_s, {"http": 0, "grpc": 0, "metrics": 0},
+                                   {"types": [{"name": "far", "count": 2, "remote": True}]},
+                                   cluster={"listen": "127.0.0.1:0", "frontends": "127.0.0.1:0"})
+        scheduler = self.scheduler()
+        self.front = self.frontend(scheduler)
+        self.worker(scheduler, workers=2)
+        scheduler.await_metric(2, "fermata_worker_serving")
+        self.front.await_ready()
+
+    def client(self):
+        return tritonclient.http.InferenceServerClient(self.front.http, network_timeout=60)
+
+    def alive(self):
+        return all(part.process.poll() is None for part in self.parts)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.kill()
+        self._folder.cleanup()
 
 
 def request(value):
@@ -134,16 +170,17 @@ def main():
     parser.add_argument("--record", action="store_true")
     arguments = parser.parse_args()
     attacks = arguments.only.split(",") if arguments.only else list(hostile_models.ATTACKS)
-    rows, wrong = [], {}
-    with Served(attacks) as served:
-        for how in attacks:
-            row = attack(served, how, arguments.seconds)
-            rows.append(row)
-            wrong |= {how: verdict(row)} if verdict(row) else {}
-            print(f"{how:14} {row['what']:38} canary on time {row['on_time']['alone']:6.1%} alone "
-                  f"{row['on_time']['beside']:6.1%} beside, p99 {row['p99_ms']['alone']:6.1f} and "
-                  f"{row['p99_ms']['beside']:6.1f} ms; {row['answered']} of {row['asked']} answered; "
-                  f"{'; '.join(verdict(row)) or 'held'}", flush=True)
+    rows, wrong = [], False
+    for where in (Served, Clustered):
+        with where(attacks) as served:
+            for how in attacks:
+                row = attack(served, how, arguments.seconds) | {"where": where.__name__.lower()}
+                rows.append(row)
+                wrong = wrong or bool(verdict(row))
+                print(f"{row['where']:9} {how:14} {row['what']:38} canary on time {row['on_time']['alone']:6.1%} alone "
+                      f"{row['on_time']['beside']:6.1%} beside, p99 {row['p99_ms']['alone']:6.1f} and "
+                      f"{row['p99_ms']['beside']:6.1f} ms; {row['answered']} of {row['asked']} answered; "
+                      f"{'; '.join(verdict(row)) or 'held'}", flush=True)
     if arguments.record and not arguments.only:
         record.write("attack_models", {"rows": rows})
     return 1 if wrong else 0

@@ -24,3 +24,12 @@ def test_a_hostile_model_costs_its_own_requests_only(served, how):
             attack_models.ask(client, how.lower(), 1)  # ends, whatever with
             assert served.alive(), served.log.read_text()
             client.infer("canary", attack_models.request(0), timeout=60_000_000)
+
+
+def test_a_worker_of_another_process_brings_python_models_and_survives_them():
+    with attack_models.Clustered(["sizes", "exit"], run_limit_s=5) as cluster, cluster.client() as client:
+        assert attack_models.ask(client, "sizes", 0) == ""
+        for how in ("sizes", "exit"):
+            assert attack_models.ask(client, how, 1) != ""
+        assert cluster.alive()
+        client.infer("canary", attack_models.request(0), timeout=60_000_000)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "engine/confine/machine.h"
 
 namespace fermata::engine {
 namespace {
@@ -32,6 +33,7 @@ absl::StatusOr<Profile> FirstRuns::measure(Executor& executor, const Variant& va
   if (!profile.ok()) {
     return error(absl::StatusCode::kFailedPrecondition, "{}", message(profile.status()));
   }
+  profile->machine = describe_machine();
   profile->load_ms = loading_.millis();
   profile->memory_mb = std::max(0.0, executor.memory_mb() - memory_before_);
   profile->static_mb = std::clamp(memory_loaded_ - memory_before_, 0.0, profile->memory_mb);

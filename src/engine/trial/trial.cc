@@ -98,7 +98,6 @@ absl::Status try_here(const TrialQuestion& question, std::ostream& out) {
   RETURN_IF_ERROR(executor->load(std::make_shared<const Variant>(tried.variant())));
   absl::StatusOr<Profile> profile = first_runs.measure(*executor, tried.variant(), rows->runs);
   if (!profile.ok()) RETURN_IF_ERROR(beyond_limit(profile.status(), question));
-  if (profile.ok()) profile->machine = describe_machine();
   out << profile_line(profile);
   return absl::OkStatus();
 }
