@@ -70,6 +70,32 @@ class Connected {
   void write(const std::string& bytes) const {
     EXPECT_EQ(send(client_, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
   }
+  // What the server sends, in messages of so many bytes at most, all of which its client reads. In
+  // how many pieces the system took it.
+  size_t send_all(const std::string& bytes, size_t at_most) const {
+    const int few = 1 << 16;
+    EXPECT_EQ(setsockopt(server_, SOL_SOCKET, SO_SNDBUF, &few, sizeof(few)), 0);
+    std::string taken(few, 0);
+    size_t pieces = 0, sent = 0, read = 0;
+    for (size_t end = 0; read < bytes.size();) {
+      if (sent == end) end = std::min(sent + at_most, bytes.size());
+      iovec left{const_cast<char*>(bytes.data()) + sent, end - sent};
+      msghdr message{};
+      message.msg_iov = &left;
+      message.msg_iovlen = 1;
+      const ssize_t more = sent < end ? sendmsg(server_, &message, MSG_DONTWAIT) : 0;
+      if (more > 0) {
+        sent += static_cast<size_t>(more);
+        ++pieces;
+        continue;
+      }
+      const ssize_t got = recv(client_, taken.data(), taken.size(), 0);
+      EXPECT_GT(got, 0);
+      if (got <= 0) break;
+      read += static_cast<size_t>(got);
+    }
+    return pieces;
+  }
   void close_client() { close(std::exchange(client_, -1)); }
   void reset_client() {
     const linger at_once{.l_onoff = 1, .l_linger = 0};
@@ -189,6 +215,44 @@ TEST(WatchedReads, CallsOfAFloodCostItsAddress) {
     connected.read_on();
   }
   EXPECT_TRUE(account->is_crowded([] { return steady_clock::now(); }));
+}
+
+// A call with a message, as the first of a connection or after others.
+std::string call_of(uint32_t number) {
+  const auto on_its_stream = [number](std::string frame) {
+    const uint32_t stream = 2 * number + 1;
+    frame[7] = static_cast<char>(stream >> 8);
+    frame[8] = static_cast<char>(stream);
+    return frame;
+  };
+  const std::string message = {0, 0, 0, 0, 1, 'x'};
+  return on_its_stream(frame_of(FrameKind::kHeaders, FrameHead::kEndHeaders, "head")) +
+         on_its_stream(frame_of(FrameKind::kData, FrameHead::kEndStream, message));
+}
+
+// The system takes what the server sends a piece at a time, and is told the rest of it again.
+TEST(WatchedReads, SeeWhatIsSentInPiecesOnce) {
+  const auto account = std::make_shared<AddressAccount>(100'000);
+  constexpr uint32_t kCalls = 1000;
+  {
+    Connected connected(account);
+    std::string calls(24, 'P'), answers;
+    for (uint32_t call = 0; call < kCalls; ++call) calls += call_of(call);
+    connected.write(calls);
+    for (size_t bytes = 0; bytes < calls.size();) {
+      ASSERT_TRUE(connected.is_told());
+      bytes += connected.read_on().bytes;
+    }
+    for (uint32_t call = 0; call < kCalls; ++call) {
+      answers += std::string("\0\x40\0\0\0\0\0\0\0", 9) + std::string(0x4000, 'x');  // data
+      std::string end = frame_of(FrameKind::kHeaders, FrameHead::kEndStream, "head");
+      std::copy_n(call_of(call).begin() + 7, 2, end.begin() + 7);
+      answers += end;
+    }
+    constexpr size_t kMessage = 1 << 20;
+    EXPECT_GT(connected.send_all(answers, kMessage), answers.size() / kMessage + 1);
+  }
+  EXPECT_FALSE(account->is_crowded([] { return steady_clock::now(); }));
 }
 
 TEST(ReadTurn, GivesWayOnlyWhereMoreIsThere) {

@@ -1,10 +1,12 @@
 #pragma once
 
+#include <sys/uio.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <span>
 #include <string_view>
 
 namespace fermata::serve {
@@ -17,7 +19,8 @@ enum class FrameKind : uint8_t {
   kSettings = 4,
   kPing = 6,
   kWindowUpdate = 8,
-  kContinuation = 9
+  kContinuation = 9,
+  kNone = 255
 };
 
 struct FrameHead {
@@ -29,64 +32,76 @@ struct FrameHead {
   bool has(uint8_t flag) const { return (flags & flag) != 0; }
 };
 
+// Of the wire, whose first byte is the highest.
+inline uint32_t word_at(const char* bytes) {
+  const auto byte = [bytes](size_t i) { return uint32_t{static_cast<uint8_t>(bytes[i])}; };
+  return byte(0) << 24 | byte(1) << 16 | byte(2) << 8 | byte(3);
+}
+
 // Cuts one direction of an HTTP/2 connection, which comes in pieces of any size, into its frames.
 class FrameReader {
  public:
-  // `before`: bytes ahead of the first frame.
+  // `before`: bytes ahead of the first frame, the body of one of no kind.
   explicit FrameReader(size_t before) : left_(before) {}
 
-  // For each frame begin(head), then body(head, piece) for the pieces of its body, then end(head).
-  // False, and nothing is read any more, where begin() says so.
+  // Of these pieces but for their first `known` bytes: for each frame begin(head), then
+  // body(head, piece) for the pieces of its body, then end(head). False, and nothing is read any
+  // more, where begin() says so.
   template <class Begin, class Body, class End>
-  bool read(std::string_view bytes, Begin begin, Body body, End end) {
-    for (;;) {
-      if (left_ > 0) {
-        const size_t piece = std::min(left_, bytes.size());
-        left_ -= piece;
-        if (inside_ && piece > 0) body(head_, std::string_view(bytes.data(), piece));
-        bytes.remove_prefix(piece);
-        if (left_ > 0) return true;
+  bool read(std::span<const iovec> pieces, size_t known, Begin begin, Body body, End end) {
+    FrameHead head = head_;  // these two in registers
+    size_t left = left_;
+    for (const iovec& piece : pieces) {
+      const char* at = static_cast<const char*>(piece.iov_base);
+      const char* const over = at + piece.iov_len;
+      const size_t skipped = std::min(known, piece.iov_len);
+      known -= skipped;
+      at += skipped;
+      while (at != over) {
+        if (left == 0) {
+          if (!take_head(at, over, head)) break;
+          if (!begin(head)) return false;
+          left = head.size;
+        }
+        if (const size_t some = std::min(left, static_cast<size_t>(over - at)); some > 0) {
+          body(head, std::string_view(at, some));
+          at += some;
+          left -= some;
+        }
+        if (left == 0) end(head);
       }
-      if (inside_) end(head_);
-      inside_ = false;
-      if (have_ == 0 && bytes.size() >= start_.size()) {
-        parse(bytes.data());
-        bytes.remove_prefix(start_.size());
-      } else if (!take_start(bytes)) {
-        return true;
-      }
-      if (!begin(head_)) return false;
     }
+    head_ = head;
+    left_ = left;
+    return true;
   }
 
  private:
+  static constexpr size_t kHead = 9;  // bytes
+
   // False: it is not whole yet, and all of the bytes are taken.
-  bool take_start(std::string_view& bytes) {
-    const size_t taken = std::min(start_.size() - have_, bytes.size());
-    if (taken > 0) std::memcpy(start_.data() + have_, bytes.data(), taken);
-    have_ += taken;
-    bytes.remove_prefix(taken);
-    if (have_ < start_.size()) return false;
+  bool take_head(const char*& at, const char* over, FrameHead& head) {
+    if (have_ == 0 && over - at >= static_cast<ptrdiff_t>(kHead)) {
+      head = head_of(at);
+      at += kHead;
+      return true;
+    }
+    while (at != over && have_ < kHead) start_[have_++] = *at++;
+    if (have_ < kHead) return false;
     have_ = 0;
-    parse(start_.data());
+    head = head_of(start_.data());
     return true;
   }
-  void parse(const char* start) {
-    const auto byte = [start](size_t i) { return uint32_t{static_cast<uint8_t>(start[i])}; };
-    const auto word = [byte](size_t i) {
-      return byte(i) << 24 | byte(i + 1) << 16 | byte(i + 2) << 8 | byte(i + 3);
-    };
-    head_ = {word(0) >> 8, static_cast<FrameKind>(byte(3)), static_cast<uint8_t>(byte(4)),
-             word(5) & 0x7fffffff};
-    left_ = head_.size;
-    inside_ = true;
+  static FrameHead head_of(const char* start) {
+    const uint32_t size_and_kind = word_at(start);
+    return {size_and_kind >> 8, static_cast<FrameKind>(size_and_kind & 0xff),
+            static_cast<uint8_t>(start[4]), word_at(start + 5) & 0x7fffffff};
   }
 
-  size_t left_;          // of what stands before, or of a body
-  bool inside_ = false;  // of a frame
-  std::array<char, 9> start_{};
-  size_t have_ = 0;  // of the start
-  FrameHead head_;
+  size_t left_;  // of what stands before, or of a body
+  std::array<char, kHead> start_{};
+  size_t have_ = 0;  // of a head
+  FrameHead head_{.kind = FrameKind::kNone};
 };
 
 }  // namespace fermata::serve

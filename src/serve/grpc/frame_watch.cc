@@ -1,7 +1,7 @@
 #include "serve/grpc/frame_watch.h"
 
 #include <algorithm>
-#include <cstring>
+#include <tuple>
 #include <utility>
 
 namespace fermata::serve {
@@ -10,22 +10,26 @@ namespace {
 constexpr size_t kPreface = 24;
 constexpr size_t kFrameHead = 9;
 constexpr size_t kSetting = 6, kIncrement = 4;  // bytes
-constexpr uint64_t kInitialWindowSize = 4;      // the setting's number
+constexpr uint32_t kInitialWindowSize = 4;      // the setting's number
 
-inline uint64_t number(const uint8_t* from, size_t bytes) {
-  uint64_t value = 0;
-  for (size_t i = 0; i < bytes; ++i) value = value << 8 | from[i];
-  return value;
-}
+// Of a message, by what stands before it.
+uint32_t length_of(const char* prefix) { return word_at(prefix + 1); }
 
 // A piece of a call, or its end.
-bool is_of_call(const FrameHead& frame) { return frame.kind <= FrameKind::kReset; }
+bool is_of_call(FrameHead frame) { return frame.kind <= FrameKind::kReset; }
 
-bool says_of_windows(const FrameHead& frame) {
+// Of a number of frames that are no flood.
+bool take_one(uint32_t& left) {
+  if (left == 0) return false;
+  --left;
+  return true;
+}
+
+bool says_of_windows(FrameHead frame) {
   return frame.kind == FrameKind::kSettings || frame.kind == FrameKind::kWindowUpdate;
 }
 
-bool ends_call(const FrameHead& frame) {
+bool ends_call(FrameHead frame) {
   return frame.kind == FrameKind::kReset ||
          ((frame.kind == FrameKind::kData || frame.kind == FrameKind::kHeaders) &&
           frame.has(FrameHead::kEndStream));
@@ -45,17 +49,17 @@ FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint3
 bool FrameWatch::see(std::string_view bytes) {
   last_ = now_();
   const bool is_good = from_client_.read(
-      bytes, [this](const FrameHead& frame) { return begin_frame(frame); },
-      [this](const FrameHead& frame, std::string_view piece) {
+      std::array{piece_of(bytes)}, 0, [this](FrameHead frame) { return begin_frame(frame); },
+      [this](FrameHead frame, std::string_view piece) {
         if (frame.kind == FrameKind::kData) add_data(frame, piece);
       },
-      [this](const FrameHead& frame) {
+      [this](FrameHead frame) {
         if (is_of_call(frame)) end_frame(frame);
       });
   return is_good && !crumbled_;
 }
 
-void FrameWatch::end_frame(const FrameHead& frame) {
+inline void FrameWatch::end_frame(FrameHead frame) {
   if (frame.kind == FrameKind::kData && frame.size < kCrumb) end_piece(frame);
   if (!ends_call(frame)) return;
   Call* const call = sending(frame.stream);
@@ -73,17 +77,17 @@ void FrameWatch::end_frame(const FrameHead& frame) {
   erase_if_over(frame.stream, *call);
 }
 
-void FrameWatch::sent(std::string_view bytes) {
+void FrameWatch::sent(std::span<const iovec> pieces, size_t known) {
   to_client_.read(
-      bytes,
-      [this](const FrameHead&) {
+      pieces, known,
+      [this](FrameHead) {
         said_.have = 0;
         return true;
       },
-      [this](const FrameHead& frame, std::string_view piece) {
+      [this](FrameHead frame, std::string_view piece) {
         if (says_of_windows(frame)) hear(frame, piece);
       },
-      [this](const FrameHead& frame) {
+      [this](FrameHead frame) {
         if (is_of_call(frame)) end_sent(frame);
         if (frame.kind == FrameKind::kSettings && !frame.has(FrameHead::kAcknowledged)) {
           told_.push_back(window_);
@@ -91,7 +95,7 @@ void FrameWatch::sent(std::string_view bytes) {
       });
 }
 
-void FrameWatch::end_sent(const FrameHead& frame) {
+inline void FrameWatch::end_sent(FrameHead frame) {
   if (frame.kind == FrameKind::kData && frame.size > 0) {
     replies_ = std::min(replies_ + 1, kFramesASecond);
     updates_ = std::min(updates_ + kUpdates + frame.size / kBytesOfUpdate, kMostUpdates);
@@ -114,15 +118,15 @@ void FrameWatch::end_sent(const FrameHead& frame) {
 
 // What the server says of windows. Those that a setting narrows again stay as wide as they were:
 // the client may not have heard of it.
-void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
+inline void FrameWatch::hear(FrameHead frame, std::string_view piece) {
   const size_t size = frame.kind == FrameKind::kWindowUpdate ? kIncrement : kSetting;
   while (!piece.empty()) {
     if (said_.have == 0 && piece.size() >= size) {
-      hear_one(frame, reinterpret_cast<const uint8_t*>(piece.data()));
+      hear_one(frame, piece.data());
       piece.remove_prefix(size);
       continue;
     }
-    said_.bytes[said_.have++] = static_cast<uint8_t>(piece.front());
+    said_.bytes[said_.have++] = piece.front();
     piece.remove_prefix(1);
     if (said_.have < size) continue;
     said_.have = 0;
@@ -130,20 +134,20 @@ void FrameWatch::hear(const FrameHead& frame, std::string_view piece) {
   }
 }
 
-void FrameWatch::hear_one(const FrameHead& frame, const uint8_t* said) {
+inline void FrameWatch::hear_one(FrameHead frame, const char* said) {
   if (frame.kind == FrameKind::kWindowUpdate) {
-    const uint64_t more = number(said, kIncrement);
+    const uint64_t more = word_at(said);
     Call* const call = sending(frame.stream);
     if (frame.stream == 0) opened_ += more;
     if (call != nullptr) call->opened += more;
-  } else if (number(said, 2) == kInitialWindowSize) {
-    window_ = std::max(window_, number(said + 2, 4));
+  } else if (word_at(said) >> 16 == kInitialWindowSize) {
+    window_ = std::max<uint64_t>(window_, word_at(said + 2));
   }
 }
 
 // False: it is a flood. Beyond the window of all calls gRPC closes the connection, but not while a
 // write is under way.
-bool FrameWatch::is_within_window(const FrameHead& frame) {
+inline bool FrameWatch::is_within_window(FrameHead frame) {
   received_ += frame.size;
   if (received_ > opened_) return false;
   Call* const call = sending(frame.stream);
@@ -159,54 +163,66 @@ bool FrameWatch::is_within_window(const FrameHead& frame) {
   return call->received <= acknowledged_ + call->opened || ++beyond_ < kFramesASecond;
 }
 
-bool FrameWatch::begin_frame(const FrameHead& frame) {
+inline bool FrameWatch::begin_frame(FrameHead frame) {
   ++work_;
-  if (frame.kind == FrameKind::kHeaders || frame.kind == FrameKind::kContinuation) {
-    head_ += kFrameHead + frame.size;
-    if (head_ > kHeadBytes) return false;
-    if (frame.has(FrameHead::kEndHeaders)) head_ = 0;
-    return frame.kind != FrameKind::kHeaders || begin_call(frame.stream);
+  switch (frame.kind) {
+    case FrameKind::kHeaders:
+      return add_to_head(frame) && begin_call(frame.stream);
+    case FrameKind::kContinuation:
+      return add_to_head(frame);
+    case FrameKind::kData:
+      if (frame.size > 0) return is_within_window(frame);
+      return frame.has(FrameHead::kEndStream) || count(1);
+    case FrameKind::kWindowUpdate:
+      return take_one(updates_) || count(1);
+    case FrameKind::kPing:
+      return take_one(replies_) || count(1);
+    case FrameKind::kReset:
+      return reset(frame.stream);
+    case FrameKind::kSettings:
+      if (frame.has(FrameHead::kAcknowledged)) settle();
+      return count(1);
+    default:
+      return count(1);
   }
-  if (frame.kind == FrameKind::kWindowUpdate && updates_ > 0) {
-    --updates_;
-    return true;
-  }
-  const bool is_data = frame.kind == FrameKind::kData;
-  if (is_data && frame.size > 0) return is_within_window(frame);
-  if (is_data && frame.has(FrameHead::kEndStream)) return true;
-  if (frame.kind == FrameKind::kSettings && frame.has(FrameHead::kAcknowledged)) {
-    settled_ = settled_ || answered_;
-    if (!told_.empty()) {
-      acknowledged_ = std::max(acknowledged_, told_.front());
-      told_.pop_front();
-    }
-  }
-  if (frame.kind == FrameKind::kPing && replies_ > 0) {
-    --replies_;
-    return true;
-  }
-  if (frame.kind != FrameKind::kReset) return count(1);
-  // Who gives up a call that it has sent, as at its deadline, costs its address nothing, as long as
-  // it has as many answers; who does so at once does it for nothing else.
-  Call* const call = find(frame.stream);
-  if (call != nullptr && call->asked) {
-    const bool is_soon = last_ - call->since < kSoon;
-    end_asked(*call);
-    if (!call->sends) erase_if_over(frame.stream, *call);
-    return is_soon ? count(1) : count_given_up();
-  }
-  return count(call != nullptr && !call->whole ? kWastedCall : 1);
 }
 
-bool FrameWatch::begin_call(uint32_t stream) {
+inline bool FrameWatch::add_to_head(FrameHead frame) {
+  head_ += kFrameHead + frame.size;
+  if (head_ > kHeadBytes) return false;
+  if (frame.has(FrameHead::kEndHeaders)) head_ = 0;
+  return true;
+}
+
+void FrameWatch::settle() {
+  settled_ = settled_ || answered_;
+  if (told_.empty()) return;
+  acknowledged_ = std::max(acknowledged_, told_.front());
+  told_.pop_front();
+}
+
+// Who gives up a call that it has sent, as at its deadline, costs its address nothing, as long as
+// it has as many answers; who does so at once does it for nothing else.
+bool FrameWatch::reset(uint32_t stream) {
+  Call* const call = find(stream);
+  if (call == nullptr || !call->asked) {
+    return count(call != nullptr && !call->whole ? kWastedCall : 1);
+  }
+  const bool is_soon = last_ - call->since < kSoon;
+  end_asked(*call);
+  if (!call->sends) erase_if_over(stream, *call);
+  return is_soon ? count(1) : count_given_up();
+}
+
+inline bool FrameWatch::begin_call(uint32_t stream) {
   ++begun_;
   work_ += kCallWork;
   updates_ = std::min(updates_ + kUpdates, kMostUpdates);
   Call* call = find(stream);
   if (call == nullptr) {
-    if (newest_stream_ != 0) calls_.emplace(newest_stream_, newest_);
+    if (newest_stream_ != 0) make_older();
     newest_stream_ = stream;
-    newest_ = {};
+    newest_.sends = newest_.asked = false;
     call = &newest_;
   }
   if (!call->sends) {
@@ -229,7 +245,7 @@ bool FrameWatch::is_beyond_few() const {
          asked_ > (served_ ? kFewCalls : kFewAsked);
 }
 
-void FrameWatch::speaks(Call& call) {
+inline void FrameWatch::speaks(Call& call) {
   if (std::exchange(call.silent, false)) --silent_;
 }
 
@@ -238,12 +254,15 @@ FrameWatch::Call* FrameWatch::find_older(uint32_t stream) {
   return found == calls_.end() ? nullptr : &found->second;
 }
 
-void FrameWatch::end_asked(Call& call) {
+void FrameWatch::erase_older(uint32_t stream) { calls_.erase(stream); }
+void FrameWatch::make_older() { calls_.emplace(newest_stream_, newest_); }
+
+inline void FrameWatch::end_asked(Call& call) {
   call.asked = false;
   --asked_;
 }
 
-void FrameWatch::end_sending(Call& call) {
+inline void FrameWatch::end_sending(Call& call) {
   speaks(call);
   unfinished_ -= call.holds;
   call.sends = false;
@@ -251,12 +270,12 @@ void FrameWatch::end_sending(Call& call) {
   if (address_ != nullptr) address_->add_calls(-1);
 }
 
-void FrameWatch::erase_if_over(uint32_t stream, Call& call) {
+inline void FrameWatch::erase_if_over(uint32_t stream, Call& call) {
   if (call.sends || call.asked) return;
   if (&call == &newest_) {
     newest_stream_ = 0;
   } else {
-    calls_.erase(stream);
+    erase_older(stream);
   }
 }
 
@@ -276,22 +295,24 @@ void FrameWatch::forget_calls(bool by_us) {
   calls_.clear();
 }
 
-void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
+inline void FrameWatch::add_data(FrameHead frame, std::string_view piece) {
   Call* const found = sending(frame.stream);
   if (found == nullptr) return;
   Call& call = *found;
   speaks(call);
+  constexpr size_t kPrefix = std::tuple_size_v<decltype(call.prefix)>;
+  if (call.have == 0 && piece.size() >= kPrefix &&
+      length_of(piece.data()) == piece.size() - kPrefix) {
+    return take_message(call);  // as most are
+  }
   call.holds += kPieceHolds;
   unfinished_ += kPieceHolds;
   while (!piece.empty()) {
     size_t taken = 0;
-    if (call.have < call.prefix.size()) {
-      taken = std::min(call.prefix.size() - call.have, piece.size());
-      std::memcpy(call.prefix.data() + call.have, piece.data(), taken);
-      call.have = static_cast<uint8_t>(call.have + taken);
-      if (call.have == call.prefix.size()) {
-        call.left = static_cast<uint32_t>(number(call.prefix.data() + 1, 4));
-      }
+    if (call.have < kPrefix) {
+      taken = 1;
+      call.prefix[call.have++] = piece.front();
+      if (call.have == kPrefix) call.left = length_of(call.prefix.data());
     } else {
       taken = std::min<size_t>(call.left, piece.size());
       call.left -= static_cast<uint32_t>(taken);
@@ -299,12 +320,12 @@ void FrameWatch::add_data(const FrameHead& frame, std::string_view piece) {
     piece.remove_prefix(taken);
     call.holds += taken;
     unfinished_ += taken;
-    if (call.have == call.prefix.size() && call.left == 0) take_message(call);
+    if (call.have == kPrefix && call.left == 0) take_message(call);
   }
 }
 
 // A frame of data has ended. One byte in a frame of its own costs gRPC as much as 16 KiB do.
-void FrameWatch::end_piece(const FrameHead& frame) {
+void FrameWatch::end_piece(FrameHead frame) {
   Call* const call = sending(frame.stream);
   if (call == nullptr || call->have == 0) return;
   if (call->crumbs < kFewCrumbs) {
@@ -315,7 +336,7 @@ void FrameWatch::end_piece(const FrameHead& frame) {
 }
 
 // It is whole: gRPC hands it on, and who has it counts it.
-void FrameWatch::take_message(Call& call) {
+inline void FrameWatch::take_message(Call& call) {
   call.have = call.crumbs = 0;
   call.whole = proven_ = true;
   unfinished_ -= std::exchange(call.holds, 0);

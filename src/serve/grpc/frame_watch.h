@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <span>
 #include <string_view>
 
 #include "absl/container/flat_hash_map.h"
@@ -72,14 +73,14 @@ class FrameWatch {
   FrameWatch(const FrameWatch&) = delete;
   FrameWatch& operator=(const FrameWatch&) = delete;
 
-  // False: it is a flood, and nothing that comes is looked at any more. O(bytes of frames that are
-  // no data).
+  // False: it is a flood, and nothing that comes is looked at any more. O(frames).
   bool see(std::string_view bytes);
   // The server has sent its settings: only what comes from now on can acknowledge them. gRPC takes
   // an earlier acknowledgement, of a client that cannot have read them, for one of no limits.
   void answered() { answered_ = true; }
-  // What the server sent: it may end calls whose client goes on.
-  void sent(std::string_view bytes);
+  // What the server sends, but for the first `known` bytes: it may end calls whose client goes on.
+  void sent(std::span<const iovec> pieces, size_t known);
+  void sent(std::string_view bytes) { sent(std::array{piece_of(bytes)}, 0); }
   // How many calls have begun.
   uint64_t calls() const { return begun_; }
   // When something last came.
@@ -96,30 +97,36 @@ class FrameWatch {
     bool sends = false;  // its client may still send
     bool asked = false;  // it came whole at `since` and is not answered yet
     Moment since;
-    std::array<uint8_t, 5> prefix{};  // of a message: whether it is packed, and how long it is
-    uint8_t have = 0;                 // of that
-    bool silent = true;               // nothing but the head has come
-    bool whole = false;               // a message has
-    uint8_t crumbs = 0;               // of this message
-    uint32_t left = 0;                // of a message
+    std::array<char, 5> prefix{};  // of a message: whether it is packed, and how long it is
+    uint8_t have = 0;              // of that
+    bool silent = true;            // nothing but the head has come
+    bool whole = false;            // a message has
+    uint8_t crumbs = 0;            // of this message
+    uint32_t left = 0;             // of a message
     uint64_t holds = kCallHolds;
     uint64_t received = 0, opened = 0;  // bytes of data, and of its window by the server
   };
   // What of a frame of the server's has to be read.
   struct Said {
-    std::array<uint8_t, 6> bytes{};  // one setting, or how far a window opens
+    std::array<char, 6> bytes{};  // one setting, or how far a window opens
     size_t have = 0;
   };
-  bool begin_frame(const FrameHead& frame);
-  bool is_within_window(const FrameHead& frame);
-  void hear(const FrameHead& frame, std::string_view piece);
-  void hear_one(const FrameHead& frame, const uint8_t* said);
-  void add_data(const FrameHead& frame, std::string_view piece);
-  void end_piece(const FrameHead& frame);
+  static iovec piece_of(std::string_view bytes) {
+    return {const_cast<char*>(bytes.data()), bytes.size()};
+  }
+  bool begin_frame(FrameHead frame);
+  bool add_to_head(FrameHead frame);
+  void settle();
+  bool reset(uint32_t stream);
+  bool is_within_window(FrameHead frame);
+  void hear(FrameHead frame, std::string_view piece);
+  void hear_one(FrameHead frame, const char* said);
+  void add_data(FrameHead frame, std::string_view piece);
+  void end_piece(FrameHead frame);
   void take_message(Call& call);
   bool begin_call(uint32_t stream);
-  void end_frame(const FrameHead& frame);
-  void end_sent(const FrameHead& frame);
+  void end_frame(FrameHead frame);
+  void end_sent(FrameHead frame);
   // Null: there is none, or `sending()`, none whose client may still send. Until the next call
   // begins or one ends.
   Call* find(uint32_t stream) {
@@ -130,7 +137,10 @@ class FrameWatch {
     Call* const call = find(stream);
     return call != nullptr && call->sends ? call : nullptr;
   }
+  // The rest is rare, and is not to be in the way of what is not.
   Call* find_older(uint32_t stream);
+  void erase_older(uint32_t stream);
+  void make_older();  // of the newest
   void end_asked(Call& call);
   void end_sending(Call& call);
   void erase_if_over(uint32_t stream, Call& call);

@@ -13,9 +13,10 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <string_view>
+#include <span>
 #include <utility>
 
+#include "base/quick_mutex.h"
 #include "base/status.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/read_turn.h"
@@ -53,7 +54,7 @@ constexpr size_t kDescriptors = 1 << 20;  // as many as serve/net/descriptors.h 
 std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
 
 struct Watched {
-  std::mutex mutex;
+  QuickMutex mutex;
   std::optional<FrameWatch> frames;
   std::shared_ptr<const SocketEvents> events;
   std::atomic<uint64_t> watch = 0;  // 0: not watched; changes under the lock
@@ -61,21 +62,25 @@ struct Watched {
   bool ended = false;               // by us: nothing more is read
   bool written = false;             // something was sent
   bool has_turns = false;
-  ReadTurn turn;  // of the thread that reads
+  size_t ahead = 0;  // bytes of the server's that were looked at and are not sent yet
+  ReadTurn turn;     // of the thread that reads
 };
 
 // By descriptor. One that was made stays, for the next socket of its number.
 std::array<std::atomic<Watched*>, kDescriptors> by_descriptor;
 std::atomic<uint64_t> floods = 0, watches = 0;
 
-// The first `bytes` of a message, piece by piece, until one is refused.
-template <class See>
-bool each_piece(const msghdr& message, size_t bytes, See see) {
-  for (size_t i = 0; i < message.msg_iovlen && bytes > 0; ++i) {
-    const iovec& piece = message.msg_iov[i];
+std::span<const iovec> pieces_of(const msghdr& message) {
+  return {message.msg_iov, message.msg_iovlen};
+}
+
+// Of the first `bytes` of a message, piece by piece.
+bool sees(FrameWatch& frames, const msghdr& message, size_t bytes) {
+  for (const iovec& piece : pieces_of(message)) {
     const size_t size = std::min(bytes, piece.iov_len);
-    if (!see({static_cast<const char*>(piece.iov_base), size})) return false;
+    if (!frames.see({static_cast<const char*>(piece.iov_base), size})) return false;
     bytes -= size;
+    if (bytes == 0) break;
   }
   return true;
 }
@@ -103,18 +108,17 @@ bool is_tcp(int socket) {
 }
 
 ssize_t read_at_most(int descriptor, msghdr& message, int flags, size_t most) {
-  std::array<iovec, 64> pieces;
-  size_t whole = 0, count = 0;
-  for (; count < std::min(message.msg_iovlen, pieces.size()) && whole < most; ++count) {
-    pieces[count] = message.msg_iov[count];
-    pieces[count].iov_len = std::min(pieces[count].iov_len, most - whole);
-    whole += pieces[count].iov_len;
+  const size_t count = message.msg_iovlen;
+  size_t last = 0;  // the piece in which it ends
+  while (last < count && message.msg_iov[last].iov_len < most) {
+    most -= message.msg_iov[last++].iov_len;
   }
-  iovec* const all = std::exchange(message.msg_iov, pieces.data());
-  const size_t all_count = std::exchange(message.msg_iovlen, count);
+  if (last == count) return system_recvmsg(descriptor, &message, flags);
+  const size_t whole = std::exchange(message.msg_iov[last].iov_len, most);
+  message.msg_iovlen = last + 1;
   const ssize_t got = system_recvmsg(descriptor, &message, flags);
-  message.msg_iov = all;
-  message.msg_iovlen = all_count;
+  message.msg_iov[last].iov_len = whole;
+  message.msg_iovlen = count;
   return got;
 }
 
@@ -142,8 +146,7 @@ bool allows(int descriptor, Watched& watched, const msghdr& message, size_t byte
     if (watched.ended) return false;
     if (watched.written) watched.frames->answered();
     const uint64_t before = watched.frames->work();
-    good = each_piece(message, bytes,
-                      [&](std::string_view piece) { return watched.frames->see(piece); });
+    good = sees(*watched.frames, message, bytes);
     if (!good) {
       floods.fetch_add(1);  // before its client can know
       // gRPC does not close it while what it writes is not taken: now that fails.
@@ -185,17 +188,25 @@ ssize_t receive(int descriptor, Watched& watched, msghdr& message, int flags) {
   return -1;
 }
 
-// Under the lock, so that what the client answers to it is looked at afterwards.
+// What is sent is looked at first, so that what the client answers to it is looked at afterwards.
+// What the system does not take at once comes again.
 ssize_t send(int descriptor, Watched& watched, const msghdr& message, int flags) {
-  const std::scoped_lock lock(watched.mutex);
-  watched.written = true;
+  size_t known = 0;
+  {
+    const std::scoped_lock lock(watched.mutex);
+    watched.written = true;
+    known = watched.ahead;
+    if (watched.watch != 0 && !watched.ended) watched.frames->sent(pieces_of(message), known);
+  }
+  size_t ahead = 0;
+  for (const iovec& piece : pieces_of(message)) ahead += piece.iov_len;
+  ahead = std::max(ahead, known);
   const ssize_t sent = system_sendmsg(descriptor, &message, flags);
-  if (sent <= 0 || watched.watch == 0 || watched.ended) return sent;
+  if (sent > 0) ahead -= static_cast<size_t>(sent);
+  if (ahead == known) return sent;
   const int failed = errno;
-  each_piece(message, static_cast<size_t>(sent), [&](std::string_view piece) {
-    watched.frames->sent(piece);
-    return true;
-  });
+  const std::scoped_lock lock(watched.mutex);
+  watched.ahead = ahead;
   errno = failed;
   return sent;
 }
@@ -230,6 +241,7 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   watched->held = 0;
   watched->has_turns = is_tcp(socket);
   watched->turn = {};
+  watched->ahead = 0;
   watched->watch = watches.fetch_add(1) + 1;
   by_descriptor[index].store(watched);
   return absl::OkStatus();
