@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <set>
 #include <thread>
 
 #include "grpc_service.grpc.pb.h"
@@ -90,6 +91,33 @@ TEST_F(GrpcFrontEndTest, TakesMessagesAboveTheDefaultLimit) {
   ModelInferResponse response;
   ASSERT_TRUE(infer(request, response).ok());
   EXPECT_EQ(response.raw_output_contents(0).size(), 6'400'000u);
+}
+
+TEST_F(GrpcFrontEndTest, KnowsOfEachCallWhichConnectionItCameOn) {
+  const auto connect = [this] {
+    grpc::ChannelArguments own;
+    own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return inference::GRPCInferenceService::NewStub(
+        grpc::CreateCustomChannel(fmt::format("127.0.0.1:{}", server_->ports().grpc),
+                                  grpc::InsecureChannelCredentials(), own));
+  };
+  const auto number_of = [this](auto& stub) {
+    grpc::ClientContext context;
+    ModelInferResponse response;
+    EXPECT_TRUE(stub.ModelInfer(&context, good(), &response).ok());
+    return engine_->last().connection;
+  };
+  std::set<uint64_t> numbers;
+  const auto stays = connect();
+  const uint64_t number = number_of(*stays);
+  for (int i = 0; i < 10; ++i) {
+    const auto goes = connect();
+    const uint64_t another = number_of(*goes);
+    EXPECT_EQ(number_of(*goes), another);
+    EXPECT_TRUE(numbers.insert(another).second);
+    EXPECT_EQ(number_of(*stays), number);
+  }
+  EXPECT_EQ(numbers.count(number) + numbers.count(0), 0u);
 }
 
 TEST_F(GrpcFrontEndTest, RefusesWhatIsWrongAndGoesOn) {

@@ -1,5 +1,7 @@
 #include "serve/grpc/grpc_connections.h"
 
+#include <grpc/grpc_security.h>
+#include <grpcpp/server_context.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -108,7 +110,7 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
                   std::make_shared<const Share>(
                       Share{client, part_of(limits_.whole, limits_.of_each), home.streams,
                             part_of(home.answers, limits_.streams), home.account})});
-  by_number_[client.connection] = peer;
+  by_number_[client.connection].peer = peer;
   return true;
 }
 
@@ -116,7 +118,10 @@ void GrpcConnections::closed(const std::string& peer, uint64_t connection) {
   if (arrivals_ != nullptr) arrivals_->forget(connection);
   {
     const std::scoped_lock lock(mutex_);
-    by_number_.erase(connection);
+    if (const auto named = by_number_.find(connection); named != by_number_.end()) {
+      by_context_.erase(named->second.context.get());
+      by_number_.erase(named);
+    }
     const auto found = given_.find(peer);
     if (found != given_.end() && found->second.share->client.connection == connection) {
       given_.erase(found);
@@ -138,9 +143,9 @@ size_t GrpcConnections::count() const {
 
 void GrpcConnections::end(uint64_t connection) {
   const std::scoped_lock lock(mutex_);
-  const auto peer = by_number_.find(connection);
-  if (peer == by_number_.end()) return;
-  const auto found = given_.find(peer->second);
+  const auto named = by_number_.find(connection);
+  if (named == by_number_.end()) return;
+  const auto found = given_.find(named->second.peer);
   if (found == given_.end() || found->second.share->client.connection != connection) return;
   found->second.ended = true;
   end_watched(found->second.descriptor, found->second.watch, SHUT_RDWR);
@@ -153,12 +158,35 @@ void GrpcConnections::end_all(bool gently) {
   }
 }
 
-GrpcConnections::SharePtr GrpcConnections::share_of(const std::string& peer) const {
+void GrpcConnections::LetGo::operator()(grpc_auth_context* context) const {
+  grpc_auth_context_release(context);
+}
+
+GrpcConnections::SharePtr GrpcConnections::share_of(grpc::ServerContextBase& call) {
+  Context context(grpc_call_auth_context(call.c_call()));
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto known = by_context_.find(context.get());
+    if (known != by_context_.end()) return known->second;
+  }
+  return share_at_first(call.peer(), std::move(context));
+}
+
+GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& peer,
+                                                          Context context) {
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);
-  if (found != given_.end()) return found->second.share;
-  return std::make_shared<const Share>(
-      Share{Client{new_connection_number(), peer}, limits_.whole, streams_, answers_, nullptr});
+  if (found == given_.end()) {
+    return std::make_shared<const Share>(
+        Share{Client{new_connection_number(), peer}, limits_.whole, streams_, answers_, nullptr});
+  }
+  const SharePtr& share = found->second.share;
+  Context& known = by_number_.at(share->client.connection).context;
+  if (known == nullptr && context != nullptr) {
+    by_context_.emplace(context.get(), share);
+    known = std::move(context);
+  }
+  return share;
 }
 
 bool GrpcConnections::evict() {

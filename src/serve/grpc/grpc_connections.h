@@ -10,10 +10,16 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "base/byte_budget.h"
+#include "base/quick_mutex.h"
 #include "serve/call/client.h"
 #include "serve/grpc/address_account.h"
 #include "serve/grpc/arrivals.h"
 #include "serve/grpc/frame_watch.h"
+
+struct grpc_auth_context;
+namespace grpc {
+class ServerContextBase;
+}
 
 namespace fermata::serve {
 
@@ -48,9 +54,9 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   bool add(int socket, const boost::asio::ip::tcp::endpoint& from);
   // Those that are open. O(1).
   size_t count() const;
-  // What the connection from `peer`, as gRPC names it, may hold; of one that is not known, since it
-  // was closed just now, a connection of its own that holds what all may.
-  SharePtr share_of(const std::string& peer) const;
+  // What the connection of a call may hold; of one that is not known, since it was closed just now,
+  // a connection of its own that holds what all may.
+  SharePtr share_of(grpc::ServerContextBase& call);
   // What was sent reaches their clients, which then see the end; `gently`: those may close them,
   // else they are closed at once.
   void end_all(bool gently);
@@ -69,7 +75,17 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     SharePtr share;
     bool ended = false;  // by us, for another one
   };
+  // That gRPC has for each connection, and tells of calls at once: who its peer is it writes anew.
+  struct LetGo {
+    void operator()(grpc_auth_context* context) const;
+  };
+  using Context = std::unique_ptr<grpc_auth_context, LetGo>;
+  struct Named {
+    std::string peer;
+    Context context = nullptr;  // since its first call
+  };
   explicit GrpcConnections(Limits limits);
+  SharePtr share_at_first(const std::string& peer, Context context);
   void closed(const std::string& peer, uint64_t connection);
   void end(uint64_t connection);
   // Both under the lock. Ends the connection that came first of those that have never called, else
@@ -85,9 +101,10 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   std::mutex telling_;
   Closed tell_;
 
-  mutable std::mutex mutex_;
-  absl::flat_hash_map<std::string, Given> given_;         // by peer
-  absl::flat_hash_map<uint64_t, std::string> by_number_;  // peer by connection
+  mutable QuickMutex mutex_;
+  absl::flat_hash_map<std::string, Given> given_;  // by peer
+  absl::flat_hash_map<uint64_t, Named> by_number_;
+  absl::flat_hash_map<const grpc_auth_context*, SharePtr> by_context_;  // of by_number_
   absl::flat_hash_map<std::string, Address> addresses_;
 };
 

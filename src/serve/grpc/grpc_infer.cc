@@ -20,9 +20,8 @@ namespace {
 // A client's own deadline, on the engine's clock.
 Time cutoff_of(const grpc::ServerContextBase& context, Time now) {
   constexpr int64_t kLongestS = 1'000'000'000;  // beyond some thirty years: none
-  const gpr_timespec left =
-      gpr_time_sub(gpr_convert_clock_type(context.raw_deadline(), GPR_CLOCK_REALTIME),
-                   gpr_now(GPR_CLOCK_REALTIME));
+  const gpr_timespec until = context.raw_deadline();
+  const gpr_timespec left = gpr_time_sub(until, gpr_now(until.clock_type));
   if (left.tv_sec > kLongestS) return Time::infinite();
   return now + Duration::seconds(left.tv_sec) + Duration::nanos(left.tv_nsec);
 }
@@ -138,8 +137,8 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
 
 }  // namespace
 
-GrpcHouse::SharePtr GrpcHouse::share_of(const grpc::ServerContextBase& context) const {
-  return connections.share_of(context.peer());
+GrpcHouse::SharePtr GrpcHouse::share_of(grpc::ServerContextBase& context) const {
+  return connections.share_of(context);
 }
 
 absl::Status GrpcHouse::hold_stream(std::shared_ptr<ByteBudget> of_address, HeldBytes& open) {
@@ -189,7 +188,7 @@ void GrpcHouse::decode(grpc::ByteBuffer& bytes, bool is_late, HeldBytes& held, c
                        Decoded then) {
   if (!is_late || bytes.Length() > max_message_bytes) {
     auto message = std::make_shared<inference::ModelInferRequest>();
-    const absl::Status bad = read_message(bytes, max_message_bytes, held, *message);
+    const absl::Status bad = read_plain_message(bytes, max_message_bytes, held, *message);
     std::string id = message->id();
     return then(bad.ok() ? complete(std::move(message), from) : bad, std::move(id));
   }

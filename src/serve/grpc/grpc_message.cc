@@ -90,15 +90,20 @@ absl::Status PackedMessage::parse(HeldBytes& held, google::protobuf::Message& me
 
 absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held,
                           google::protobuf::Message& message) {
+  if (bytes.Length() > limit || !is_packed(bytes)) {
+    return read_plain_message(bytes, limit, held, message);
+  }
+  ASSIGN_OR_RETURN(const auto packed, PackedMessage::take(bytes, limit, held.beside()));
+  for (bool whole = false; !whole;) {
+    ASSIGN_OR_RETURN(whole, packed->step());
+  }
+  return packed->parse(held, message);
+}
+
+absl::Status read_plain_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held,
+                                google::protobuf::Message& message) {
   if (bytes.Length() > limit) {
     return invalid("the message has {} bytes, expected at most {}", bytes.Length(), limit);
-  }
-  if (is_packed(bytes)) {
-    ASSIGN_OR_RETURN(const auto packed, PackedMessage::take(bytes, limit, held.beside()));
-    for (bool whole = false; !whole;) {
-      ASSIGN_OR_RETURN(whole, packed->step());
-    }
-    return packed->parse(held, message);
   }
   if (bytes.Length() == 0) return absl::OkStatus();
   {

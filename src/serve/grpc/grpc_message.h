@@ -27,6 +27,9 @@ absl::Status read_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held
 
 // Whether read_message() would decompress it.
 bool is_packed(grpc::ByteBuffer& bytes);
+// The same of a message that is not.
+absl::Status read_plain_message(grpc::ByteBuffer& bytes, size_t limit, HeldBytes& held,
+                                google::protobuf::Message& message);
 
 // The same a little at a time, for a message that may take long.
 class PackedMessage {

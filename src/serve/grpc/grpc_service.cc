@@ -22,7 +22,7 @@ using Out = GrpcService::Out;
 // A call whose answer counts for its address until it is sent.
 class Answer final : public grpc::ServerUnaryReactor {
  public:
-  Answer(const GrpcHouse& house, const grpc::CallbackServerContext& context)
+  Answer(const GrpcHouse& house, grpc::CallbackServerContext& context)
       : share_(house.share_of(context)) {}
   // `work` writes to `to`.
   template <class Work>

@@ -54,7 +54,7 @@ struct GrpcHouse {
   using SharePtr = GrpcConnections::SharePtr;
   static constexpr size_t kSmallMessage = 4 * 1024;
   // Of who sends a message.
-  SharePtr share_of(const grpc::ServerContextBase& context) const;
+  SharePtr share_of(grpc::ServerContextBase& context) const;
   // What a message and the reply to it are held against: small ones, of which a connection has few
   // at a time, against what all may hold. `is_late`: it has to be unpacked.
   const std::shared_ptr<ByteBudget>& budget_of(const GrpcConnections::Share& share, size_t message,

@@ -113,7 +113,7 @@ class Reflect final : public InferStream,
                       public OpenStreams::Stream,
                       public std::enable_shared_from_this<Reflect> {
  public:
-  Reflect(GrpcHouse& house, const grpc::CallbackServerContext& context)
+  Reflect(GrpcHouse& house, grpc::CallbackServerContext& context)
       : house_(house), share_(house.share_of(context)) {
     house_.under_way.fetch_add(1);
   }
