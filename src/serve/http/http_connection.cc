@@ -97,8 +97,8 @@ bool HttpConnection::idle() const {
   return web_ != nullptr ? web_->idle() : slots_.empty() && !writing_ && incoming_.empty();
 }
 
-void HttpConnection::touch() {
-  since_ = std::chrono::steady_clock::now();
+void HttpConnection::touch(Moment now) {
+  since_ = now;
   shard_.open.splice(shard_.open.end(), shard_.open, place_);
 }
 
@@ -116,7 +116,7 @@ void HttpConnection::proceed() {
     size_t used = 0;
     const auto step = parser_.feed({static_cast<const char*>(data.data()), data.size()}, used);
     buffer_.consume(used);
-    if (!inside && parser_.inside()) touch();
+    if (!inside && parser_.inside()) touch(heard_);
     if (step == HttpParser::Step::kBad) {
       refuse(parser_.refusal().status, parser_.refusal().says);
     } else if (step == HttpParser::Step::kWhole) {
@@ -248,7 +248,7 @@ void HttpConnection::on_written(bool failed) {
   served_ = served_ || !written_.empty();
   written_.clear();
   if (failed) return close();
-  since_ = heard_ = std::chrono::steady_clock::now();
+  heard_ = since_;
   if (web_ != nullptr) return web_->accept(std::move(upgrade_));
   if (last) return end();
   write();

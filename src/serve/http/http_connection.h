@@ -100,7 +100,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void upgrade(HttpRequestState& request, std::shared_ptr<WebSocketHandler> handler);
   void stream_events(HttpRequestState& request, std::shared_ptr<EventListener> listener);
   // The client did something: it is the last one to be closed where connections are short.
-  void touch();
+  void touch(Moment now = std::chrono::steady_clock::now());
 
   const Client& client() const { return client_; }
   const std::shared_ptr<ByteBudget>& budget() const { return budget_; }

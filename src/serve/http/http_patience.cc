@@ -86,7 +86,7 @@ bool HttpConnection::hold_body() {
 bool HttpConnection::begin_body() {
   incoming_ = HeldBytes(budget_);
   incoming_bytes_ = 0;
-  incoming_pace_.start(std::chrono::steady_clock::now());
+  incoming_pace_.start(heard_);
   if (!hold_body()) return false;
   ask_for_body();
   return true;

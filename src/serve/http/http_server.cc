@@ -40,9 +40,12 @@ HttpMethod HttpExchange::method() const { return request_->method(); }
 std::string_view HttpExchange::target() const { return path_of(request_->message); }
 
 std::string_view HttpExchange::header(std::string_view name) const {
-  const auto found = request_->message.find(boost::beast::string_view(name.data(), name.size()));
-  if (found == request_->message.end()) return {};
-  return {found->value().data(), found->value().size()};
+  const boost::beast::string_view wanted(name.data(), name.size());
+  for (const auto& field : request_->message) {  // few, and most are of another length
+    if (!boost::beast::iequals(field.name_string(), wanted)) continue;
+    return {field.value().data(), field.value().size()};
+  }
+  return {};
 }
 
 std::string_view HttpExchange::body() const { return request_->message.body(); }
