@@ -184,7 +184,7 @@ TEST(JsonReply, SharesLargeOutputsAndCopiesSmallOnes) {
                                              std::vector<int8_t>(count, 7)));
     ReplyWishes wishes;
     wishes.binary_data_output = true;
-    const auto reply = encode_json_reply(part, wishes, SharedMemory());
+    const auto reply = encode_json_reply(engine::ReplyPart(part), wishes, SharedMemory());
     ASSERT_TRUE(reply.ok());
     EXPECT_EQ(reply->tail.empty(), count == 4);
     EXPECT_EQ(reply->size(), *reply->json_length + count);

@@ -146,12 +146,12 @@ TEST(SharedMemory, TakesOutputsWhereAsked) {
   wishes.outputs.push_back({"y", {}});
   wishes.outputs[0].parameters.shared_memory = RegionPlace{"r", 8, 4};
   inference::ModelInferResponse response;
-  ASSERT_TRUE(encode_grpc_reply(part, wishes, regions, response).ok());
+  ASSERT_TRUE(encode_grpc_reply(engine::ReplyPart(part), wishes, regions, response).ok());
   EXPECT_EQ(std::memcmp(object.bytes + 8, "done", 4), 0);
   EXPECT_EQ(response.raw_output_contents(0), "");
   EXPECT_EQ(response.outputs(0).parameters().at("shared_memory_byte_size").int64_param(), 4);
   wishes.outputs[0].parameters.shared_memory->byte_size = 3;
-  EXPECT_FALSE(encode_json_reply(part, wishes, regions).ok());
+  EXPECT_FALSE(encode_json_reply(engine::ReplyPart(part), wishes, regions).ok());
 }
 
 TEST(SharedMemory, RequestsUnderWayKeepARegionThatIsRemovedAndTakenAnew) {
@@ -176,7 +176,7 @@ TEST(SharedMemory, RequestsUnderWayKeepARegionThatIsRemovedAndTakenAnew) {
   part.outputs.push_back(
       {"y", DataType::kInt8, {4}, payload_of(std::vector<char>{'d', 'o', 'n', 'e'})});
   inference::ModelInferResponse response;
-  ASSERT_TRUE(encode_grpc_reply(part, call.wishes, regions, response).ok());
+  ASSERT_TRUE(encode_grpc_reply(engine::ReplyPart(part), call.wishes, regions, response).ok());
   EXPECT_EQ(std::memcmp(object.bytes + kLongInput, "done", 4), 0);
   EXPECT_FALSE(add_output("z", output, regions, call).ok());  // it is not in the new one
 }

@@ -87,8 +87,8 @@ class RealEngine : public Engine, public ForFrontends {
   using Variants = Registry::Variants;
   using Loaded = Registry::Loaded;
 
-  void submit_as(JobId id, InferRequest request, Reply reply, bool of_stage);
-  void admit_and_queue(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
+  void submit_as(JobId id, InferRequest&& request, Reply reply, bool of_stage);
+  void admit_and_queue(JobId id, InferRequest&& request, Reply reply, std::shared_ptr<Route> route,
                        Place place);
   void queue(const std::shared_ptr<Job>& job);
   void adopt(std::shared_ptr<Job> job);

@@ -8,7 +8,7 @@
 #include "engine/schedule/learn.h"
 
 namespace fermata::engine {
-void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_stage) {
+void RealEngine::submit_as(JobId id, InferRequest&& request, Reply reply, bool of_stage) {
   if (options_.inputs_elsewhere && request.elsewhere == nullptr) {
     unknown_.fetch_add(1, std::memory_order_relaxed);
     return reject(request, reply,
@@ -58,7 +58,7 @@ void RealEngine::submit_as(JobId id, InferRequest request, Reply reply, bool of_
   reject(request, reply, route.status(), outcome);
 }
 
-void RealEngine::admit_and_queue(JobId id, InferRequest request, Reply reply,
+void RealEngine::admit_and_queue(JobId id, InferRequest&& request, Reply reply,
                                  std::shared_ptr<Route> route, Place place) {
   auto job = let_in(id, std::move(request), std::move(reply), std::move(route), place);
   if (job == nullptr) return;

@@ -66,7 +66,7 @@ absl::Status no_room_for(uint64_t bytes, const std::string& service, const ByteB
       service, budget.used(), bytes);
 }
 
-std::shared_ptr<Job> let_in(JobId id, InferRequest request, Reply reply,
+std::shared_ptr<Job> let_in(JobId id, InferRequest&& request, Reply reply,
                             std::shared_ptr<Route> route, Place place) {
   absl::StatusOr<Admitted> admitted =
       admit(request, route->variant->signature, {route->part_items, route->most_parts});

@@ -16,7 +16,7 @@ enum class Place : uint8_t { kAsked, kTaken, kHad };
 
 // A request as a job that fits its service, has a place in its queue, and room for its inputs,
 // which take `bytes_of(inputs)`. Null: it was rejected, and that was counted and replied.
-std::shared_ptr<Job> let_in(JobId id, InferRequest request, Reply reply,
+std::shared_ptr<Job> let_in(JobId id, InferRequest&& request, Reply reply,
                             std::shared_ptr<Route> route, Place place);
 
 // Of a request without a route: it is counted by the caller.

@@ -36,7 +36,7 @@ std::shared_ptr<const policy::ServiceInfo> Route::info() const {
   return nullptr;
 }
 
-Job::Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route,
+Job::Job(JobId id, InferRequest&& request, Reply reply, std::shared_ptr<Route> route,
          Admitted admitted)
     : id_(id),
       connection_(request.connection),
@@ -79,7 +79,7 @@ Explanation Job::explain(const PartRun& run, uint32_t part) const {
   return why;
 }
 
-void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation why) {
+void Job::send(absl::Status status, std::vector<Tensor> outputs, Explanation&& why) {
   held_ = HeldBytes();
   if (const auto& budget = route_->gate->bytes; budget != nullptr)
     count_until_read(outputs, budget);
@@ -136,7 +136,8 @@ bool Job::end(Outcome outcome, absl::Status status, Explanation why) {
   return true;
 }
 
-void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why) {
+void Job::finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run,
+                 Explanation&& why) {
   if (ended_.exchange(true)) return;
   if (split_ == nullptr && outputs.ok()) route_->count_answer(run);
   const Time now = monotonic_now();

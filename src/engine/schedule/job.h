@@ -89,7 +89,8 @@ struct Route {
 // batches of their own. Ends exactly once, whoever comes first, and is counted then.
 class Job {
  public:
-  Job(JobId id, InferRequest request, Reply reply, std::shared_ptr<Route> route, Admitted admitted);
+  Job(JobId id, InferRequest&& request, Reply reply, std::shared_ptr<Route> route,
+      Admitted admitted);
   void hold(HeldBytes bytes) { held_ = std::move(bytes); }  // of its inputs, before it is queued
 
   void observe_coming() const;  // the one who observes is told; before anything else happens to it
@@ -132,10 +133,10 @@ class Job {
   };
   // Of an answer, by how one part of it ran; where several variants may answer, parts are items.
   Explanation explain(const PartRun& run, uint32_t part) const;
-  void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation why);
+  void finish(absl::StatusOr<std::vector<Tensor>> outputs, const PartRun& run, Explanation&& why);
   absl::StatusOr<std::vector<Tensor>> whole();  // the parts' outputs, of all of them
   void observe_end(const Explanation& why, Time now, const PartRun& run) const;
-  void send(absl::Status status, std::vector<Tensor> outputs, Explanation why);
+  void send(absl::Status status, std::vector<Tensor> outputs, Explanation&& why);
 
   const JobId id_;
   const uint64_t connection_;

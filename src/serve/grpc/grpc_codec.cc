@@ -169,7 +169,7 @@ std::string encode_why_metadata(const engine::ReplyPart& part, const ReplyWishes
   return why.dump(-1, ' ', true, Json::error_handler_t::replace);
 }
 
-absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,
+absl::Status encode_grpc_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
                                const SharedMemory& regions, ModelInferResponse& response) {
   ASSIGN_OR_RETURN(const std::vector<ReadyOutput> outputs,
                    ready_outputs(std::move(part.outputs), wishes, regions));

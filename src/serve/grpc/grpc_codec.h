@@ -23,7 +23,7 @@ void encode_grpc_why(const engine::ReplyPart& part, const ReplyWishes* explained
 std::string encode_why_metadata(const engine::ReplyPart& part, const ReplyWishes& wishes);
 
 // Fills `response` from an answer (part.status is ok).
-absl::Status encode_grpc_reply(engine::ReplyPart part, const ReplyWishes& wishes,
+absl::Status encode_grpc_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
                                const SharedMemory& regions,
                                inference::ModelInferResponse& response);
 

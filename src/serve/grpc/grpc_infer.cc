@@ -53,7 +53,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     if (is_late) late_ = std::make_shared<LateJob>();
     house_.decode(
         request, is_late, held_, house_.arrived(context_, share_->client.connection),
-        [this](absl::StatusOr<InferCall> call, const std::string&) { submit(std::move(call)); });
+        [this](absl::StatusOr<InferCall>&& call, const std::string&) { submit(std::move(call)); });
   }
 
   void OnCancel() override {
@@ -81,7 +81,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     bool cancelled = false;
   };
 
-  void submit(absl::StatusOr<InferCall> call) {
+  void submit(absl::StatusOr<InferCall>&& call) {
     if (!call.ok()) {
       house_.counters.reject();
       return finish(call.status());
@@ -104,7 +104,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     }
     if (gone) house.engine.cancel(job);
   }
-  void answer(engine::ReplyPart part) {
+  void answer(engine::ReplyPart&& part) {
     absl::Status status = part.status;
     if (!status.ok() && wishes_.explain) {
       const std::string why = encode_why_metadata(part, wishes_);
@@ -248,13 +248,15 @@ void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
 
 absl::StatusOr<InferCall> GrpcHouse::complete(std::shared_ptr<inference::ModelInferRequest> message,
                                               const Arrived& from) const {
-  ASSIGN_OR_RETURN(InferCall call, decode_grpc_infer(std::move(message), regions));
-  RETURN_IF_ERROR(regions.fetch(call));
-  call.request.arrival = from.at;
-  call.request.cutoff = from.cutoff;
-  if (call.wishes.classifies()) {
-    ASSIGN_OR_RETURN(call.wishes.classifier,
-                     engine.catalog()->find(call.request.service, call.request.version));
+  auto call = decode_grpc_infer(std::move(message), regions);
+  if (!call.ok()) return call;
+  RETURN_IF_ERROR(regions.fetch(*call));
+  engine::InferRequest& request = call->request;
+  request.arrival = from.at;
+  request.cutoff = from.cutoff;
+  if (call->wishes.classifies()) {
+    ASSIGN_OR_RETURN(call->wishes.classifier,
+                     engine.catalog()->find(request.service, request.version));
   }
   return call;
 }

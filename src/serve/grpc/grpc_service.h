@@ -79,7 +79,7 @@ struct GrpcHouse {
     Time at, cutoff;
   };
   Arrived arrived(const grpc::ServerContextBase& context, uint64_t connection) const;
-  using Decoded = absl::AnyInvocable<void(absl::StatusOr<InferCall>, std::string id)>;
+  using Decoded = absl::AnyInvocable<void(absl::StatusOr<InferCall>&&, std::string id)>;
   // Decodes a message as it came, and completes what only the engine and the transport know: here,
   // or on a background thread where it is packed, which `is_late` says. Empties `bytes`; `held`,
   // which lives until then, has grown by what was taken.

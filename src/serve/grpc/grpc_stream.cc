@@ -189,13 +189,13 @@ class StreamInfer final : public InferStream,
     const auto from = house_.arrived(context_, share_->client.connection);
     house_.decode(
         incoming_, is_packed(incoming_), slot->held, from,
-        [self = shared_from_this(), slot](absl::StatusOr<InferCall> call, std::string id) {
+        [self = shared_from_this(), slot](absl::StatusOr<InferCall>&& call, std::string id) {
           slot->id = std::move(id);
           self->submit(slot, std::move(call));
         });
   }
 
-  void submit(const std::shared_ptr<Slot>& slot, absl::StatusOr<InferCall> call) {
+  void submit(const std::shared_ptr<Slot>& slot, absl::StatusOr<InferCall>&& call) {
     if (!call.ok()) {
       house_.counters.reject();
       engine::ReplyPart refused;

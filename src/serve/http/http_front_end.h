@@ -62,10 +62,10 @@ class HttpFrontEnd : public HttpHandler {
   void start_later(std::unique_ptr<Infer> infer);
   absl::StatusOr<InferCall> decode(Infer& infer);
   absl::StatusOr<InferCall> prepare(Infer& infer);
-  void submit(std::unique_ptr<Infer> infer, engine::InferRequest request);
+  void submit(std::unique_ptr<Infer> infer, engine::InferRequest&& request);
   void reject(Infer& infer, const absl::Status& bad);
-  void end(std::unique_ptr<Infer> infer, engine::ReplyPart part);
-  void answer(Infer& infer, engine::ReplyPart part);
+  void end(std::unique_ptr<Infer> infer, engine::ReplyPart&& part);
+  void answer(Infer& infer, engine::ReplyPart&& part);
 
   engine::Engine& engine_;
   Operations& operations_;

@@ -88,16 +88,17 @@ absl::StatusOr<InferCall> HttpFrontEnd::decode(Infer& infer) {
 }
 
 absl::StatusOr<InferCall> HttpFrontEnd::prepare(Infer& infer) {
-  ASSIGN_OR_RETURN(InferCall call, decode(infer));
-  infer.wishes = std::move(call.wishes);
+  auto call = decode(infer);
+  if (!call.ok()) return call;
+  infer.wishes = std::move(call->wishes);
   infer.encoding = choose_encoding(infer.exchange.header("Accept-Encoding"));
   if (infer.wishes.classifies()) {
     ASSIGN_OR_RETURN(infer.wishes.classifier,
                      engine_.catalog()->find(infer.route.model, infer.route.version));
   }
-  call.request.service = infer.route.model;
-  call.request.version = infer.route.version;
-  call.request.arrival = infer.arrival;
+  call->request.service = infer.route.model;
+  call->request.version = infer.route.version;
+  call->request.arrival = infer.arrival;
   return call;
 }
 
@@ -218,7 +219,7 @@ void HttpFrontEnd::reject(Infer& infer, const absl::Status& bad) {
   counters_.end();
 }
 
-void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest request) {
+void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest&& request) {
   const uint64_t connection = infer->exchange.connection();
   const bool has_client = request.frame != nullptr;
   set_client(infer->exchange.client(), request);
@@ -236,13 +237,13 @@ void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest req
   if (has_client) engine_.close_streams(connection);
 }
 
-void HttpFrontEnd::end(std::unique_ptr<Infer> infer, engine::ReplyPart part) {
+void HttpFrontEnd::end(std::unique_ptr<Infer> infer, engine::ReplyPart&& part) {
   answer(*infer, std::move(part));
   infer.reset();
   counters_.end();
 }
 
-void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart part) {
+void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart&& part) {
   if (!part.status.ok()) {
     HttpResponse response;
     response.status = http_status(part.status.code());

@@ -112,7 +112,7 @@ std::string encode_json_acknowledgement(std::string_view id, Duration in_server)
   return out + '}';
 }
 
-absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyWishes& wishes,
+absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
                                             const SharedMemory& regions) {
   ASSIGN_OR_RETURN(const std::vector<ReadyOutput> outputs,
                    ready_outputs(std::move(part.outputs), wishes, regions));

@@ -25,7 +25,7 @@ struct HttpReply {
 
 // Encodes an answer (part.status is ok). INVALID_ARGUMENT where an output cannot
 // be given as the client wishes, such as NaN as JSON.
-absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart part, const ReplyWishes& wishes,
+absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
                                             const SharedMemory& regions);
 
 // The body of an error, with why where that is wished.
