@@ -13,12 +13,13 @@ namespace {
 constexpr size_t kMostServices = 1024;      // whose weights are known; further ones have 1
 constexpr uint32_t kMostAnswers = 1 << 16;  // that are counted of a service
 constexpr double kWeightLearns = 0.05, kLightest = 1.0 / 64, kHeaviest = 64;
-constexpr double kRefusedTakes = 2;  // times what answers take, at most: clients choose budgets
+constexpr double kRefusedTakes = 1.5;  // times what answers take, at most: clients choose budgets
 constexpr double kFailureLearns = 0.2;
-constexpr double kFailureForgotten = 5;                 // seconds until a failure counts half
-constexpr double kFailureCosts = 10;                    // budgets
-constexpr Duration kTriedAgain = Duration::seconds(1);  // at the soonest, one that is stuck
-constexpr double kPressure = 0.5;                       // of the budget: from here on tenants share
+constexpr double kFailureForgotten = 5;  // seconds until a failure counts half
+constexpr double kFailureCosts = 10;     // budgets
+constexpr Duration kTriedAgain =
+    Duration::seconds(1);          // at the soonest, one that is stuck or refuses
+constexpr double kPressure = 0.5;  // of the budget: from here on tenants share
 constexpr Duration kLately = Duration::seconds(2);
 constexpr double kPartOfProven = 1.0 / 16;  // of the last answers
 constexpr double kPressureLearns = 0.02;
@@ -130,6 +131,12 @@ bool Picker::is_tried_again(const Server& server, Time now) {
   return !server.ends.empty() && std::max(server.ends.begin()->first, server.sent) + wait < now;
 }
 
+// A moment ago: its requests are better off elsewhere.
+bool Picker::is_refused(const Tenant& tenant, const std::string& server, Time now) {
+  const auto last = tenant.refused.find(server);
+  return last != tenant.refused.end() && now - last->second < kTriedAgain;
+}
+
 Picker::Choice Picker::choose(Time now, const Ask& ask, double own, bool idle) {
   Choice best{.server = servers_.end()};
   // That requests of others do not end may be their clients' doing: a tenant believes that a server
@@ -143,7 +150,10 @@ Picker::Choice Picker::choose(Time now, const Ask& ask, double own, bool idle) {
   for (auto each = servers_.begin(); each != servers_.end(); ++each) {
     if (!each->second.there || (idle && each->second.count > 0)) continue;
     if (!ask.only.empty() && !absl::c_linear_search(ask.only, each->first)) continue;
-    const Choice here{each, estimate(each->second, now, own, ask.budget.seconds(), trusts)};
+    Choice here{each, estimate(each->second, now, own, ask.budget.seconds(), trusts)};
+    if (tenant != tenants_.end() && is_refused(tenant->second, each->first, now)) {
+      here.estimate.lateness += ask.budget.seconds();
+    }
     if (best.server == servers_.end() || key(here) < key(best)) best = here;
   }
   return best;
@@ -259,7 +269,8 @@ void Picker::ended(uint64_t ticket, Time now, End end) {
       const double most = kRefusedTakes * server.answered.expected(sent.own, sent.ahead);
       const double least = std::max(seconds, std::min(sent.budget.seconds(), most));
       if (least >= server.time.expected(sent.own, sent.ahead)) learn(server, sent, least);
-      [[fallthrough]];  // others are better off elsewhere, however short that took
+      tenant.refused[sent.server] = now;  // others' requests may be in time
+      break;
     }
     case End::kFailed:
       server.failing += kFailureLearns * (1 - server.failing);

@@ -113,7 +113,9 @@ class Picker {
     Time asked;  // last
     Answers answers;
     std::set<std::pair<Time, uint64_t>> ends;  // as a server's
+    std::map<std::string, Time> refused;       // by server: the last time
   };
+  static bool is_refused(const Tenant& tenant, const std::string& server, Time now);
   std::map<std::string, Tenant> tenants_;  // that have asked lately, or have something under way
   // Those who have a share each, since they have had a good part of the answers; all others have
   // one share together, however many names they give themselves.

@@ -337,6 +337,25 @@ TEST(Picker, RefusalsThatAClientProvokesAgainAndAgainDoNotAddUp) {
   EXPECT_EQ(servers.refused[""], 0);
 }
 
+TEST(Picker, RefusalsThatAClientProvokesLeaveOthersBothServers) {
+  Servers servers({{"a", 0.010}, {"b", 0.010}});
+  for (double now = 0; now < 2; now += 0.02) servers.ask(now, 0.1);
+  servers.until(10);
+  for (int i = 0; i < 2; ++i) {  // and one that does not end, on each
+    servers.picker.pick(at(10), {"model", "slow", Duration::seconds(1000), {}});
+  }
+  int asked = 0;
+  for (double now = 10; now < 20; now += 1.0 / 140, ++asked) {  // 1.4 of what one does
+    servers.ask(now, 0.1, "honest");
+    if (asked % 28 != 0) continue;
+    const auto hasty = servers.picker.pick(at(now), {"model", "hasty", Duration::seconds(9), {}});
+    servers.picker.ended(hasty.ticket, at(now + 0.001), Picker::End::kRefused);
+  }
+  servers.until(100);
+  EXPECT_LE(servers.refused["honest"], 0.02 * asked);
+  EXPECT_LE(servers.late, 0.02 * asked);
+}
+
 TEST(Picker, AServerThatOnlyRefusesGetsLittle) {
   Servers servers({{"a", 0.010}, {"b", 0.010}});
   for (double now = 0; now < 2; now += 0.0125) servers.ask(now, 0.1);
