@@ -13,7 +13,9 @@ bool Newcomers::may_come(const std::string& machine, Time now) {
   }
   Machine& known =
       machines_.try_emplace(machine, Machine{{kAtOnce, kEachSecond, now}}).first->second;
-  return known.may_come.take(1, now) && (known.has_a_part || others_.take(1, now));
+  const bool is_rare = known.may_come.left(now) >= kAtOnce - kHardly;
+  if (!known.may_come.take(1, now)) return false;
+  return known.has_a_part || (is_rare ? rare_ : others_).take(1, now);
 }
 
 std::shared_ptr<Channel> Newcomers::add(const std::string& machine,
@@ -35,9 +37,8 @@ std::shared_ptr<Channel> Newcomers::add(const std::string& machine,
 void Newcomers::remove(const std::shared_ptr<Channel>& channel) {
   std::erase_if(newcomers_, [this, &channel](const Newcomer& each) {
     if (each.channel.lock() != channel) return false;
-    if (const auto known = machines_.find(each.machine); known != machines_.end()) {
-      known->second.has_a_part = true;
-    }
+    machines_.try_emplace(each.machine, Machine{{kAtOnce, kEachSecond}}).first->second.has_a_part =
+        true;
     return true;
   });
 }

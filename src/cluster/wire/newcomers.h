@@ -20,6 +20,7 @@ class Newcomers {
   static constexpr double kAtOnce = 512;                            // from one machine, which may
   static constexpr double kEachSecond = 64;                         // make so many more
   static constexpr double kAllAtOnce = 1024, kAllEachSecond = 256;  // from machines of no part
+  static constexpr double kHardly = 8;                              // of kAtOnce that are not back
   static constexpr size_t kFewMachines = 1024;  // beyond it those that are quiet are forgotten
 
   // False: the machine makes them too often, or machines of which no part has come do together.
@@ -42,7 +43,8 @@ class Newcomers {
   };
 
   std::map<std::string, Machine> machines_;
-  Allowance others_{kAllAtOnce, kAllEachSecond};  // machines of no part, together
+  // Machines of no part, together: those that hardly come, and others.
+  Allowance rare_{kAllAtOnce / 2, kAllEachSecond / 2}, others_{kAllAtOnce / 2, kAllEachSecond / 2};
   size_t look_beyond_ = kFewMachines;
   std::vector<Newcomer> newcomers_;  // oldest first
 };
