@@ -5,14 +5,11 @@
 
 #include "absl/algorithm/container.h"
 #include "base/status.h"
-#include "model/dimensions.h"
+#include "model/request_limits.h"
 #include "model/tensor_values.h"
 
 namespace fermata::engine {
 namespace {
-
-// Of what a request says beside its inputs. It goes to other hosts with the rest of its batch.
-constexpr size_t kMostSaid = 32 << 10;
 
 std::string names(const std::vector<TensorSpec>& specs) {
   std::string list;

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "base/status.h"
 #include "cluster/wire/channel.h"
-#include "model/dimensions.h"
+#include "model/request_limits.h"
 #include "model/tensor.h"
 
 namespace fermata::cluster {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status.h"
-#include "model/dimensions.h"
+#include "model/request_limits.h"
 #include "model/signature.h"
 
 namespace fermata::serve {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "base/status.h"
-#include "model/dimensions.h"
 #include "model/json_data.h"
+#include "model/request_limits.h"
 #include "serve/call/memory.h"
 #include "serve/call/shapes.h"
 #include "serve/json/json_fault.h"
