@@ -55,6 +55,14 @@ TEST_F(Keeping, IsNotKeptForAsLongAsAClientSays) {
   EXPECT_EQ(keeper_.held(), 0u);
 }
 
+TEST_F(Keeping, StaysForAsLongAsAClientSaysWhereItIsLittle) {
+  Keeper roomy({}, 40 * Keeper::kLittle);
+  ASSERT_TRUE(roomy.listen("127.0.0.1", 0).ok());
+  ASSERT_TRUE(roomy.keep(tensor_.data.bytes, 1, ever()).has_value());
+  roomy.forget(monotonic_now() + Keeper::kLongest);
+  EXPECT_EQ(roomy.held(), 16u);
+}
+
 TEST_F(Keeping, GivesNothingBeyondIt) {
   const auto key = keep(1);
   EXPECT_TRUE(absl::IsInvalidArgument(keeper_.give(kept(*key, 9, 8)).status()));

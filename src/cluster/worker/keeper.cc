@@ -53,17 +53,15 @@ std::optional<uint64_t> Keeper::keep(absl::Span<const std::byte> bytes, uint32_t
                                      Time until) {
   if (address_.empty() || readers == 0 || bytes.empty()) return {};
   {
-    const Time now = monotonic_now();
-    until = std::min(until, now + kLongest);
     const std::lock_guard lock(mutex_);
-    drop_late(now);
+    drop_late(monotonic_now());
     if (bytes.size() > most_ - held_ || all_.size() >= kMostTensors) return {};
     held_ += bytes.size();
   }
   auto copy = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
   const std::lock_guard lock(mutex_);
   const uint64_t key = ++next_;
-  all_[key] = {std::move(copy), readers * bytes.size(), until};
+  all_[key] = {std::move(copy), readers * bytes.size(), monotonic_now(), until};
   by_end_.emplace(until, key);
   return key;
 }
@@ -75,6 +73,9 @@ void Keeper::forget(Time now) {
 
 void Keeper::drop_late(Time now) {
   while (!by_end_.empty() && by_end_.begin()->first <= now) drop(by_end_.begin()->second);
+  while (held_ > most_ / kLittle && !all_.empty() && now - all_.begin()->second.since >= kLongest) {
+    drop(all_.begin()->first);  // the oldest
+  }
 }
 
 void Keeper::drop(uint64_t key) {

@@ -23,16 +23,18 @@ class Keeper {
  public:
   static constexpr uint64_t kMost = uint64_t{256} << 20;   // bytes at a time
   static constexpr size_t kMostTensors = size_t{1} << 16;  // small ones take more than their bytes
-  // Each, since whoever was to read it may have gone; a client says how much time it has.
+  // Each, where all together take more than that part of what they may: whoever was to read it may
+  // have gone, and a client says how much time it has.
   static constexpr Duration kLongest = Duration::seconds(30);
+  static constexpr uint64_t kLittle = 32;
 
   explicit Keeper(TlsFiles tls, uint64_t most = kMost);
   // As Listener::listen(). Without it nothing is kept.
   absl::Status listen(const std::string& host, uint16_t port);
   const std::string& address() const { return address_; }  // as Attach::keeps
 
-  // A copy, until it was given `readers` times, that moment has come, or kLongest has passed. Its
-  // key; none: there is no room.
+  // A copy, until it was given `readers` times, that moment has come, or after
+  // kLongest. Its key; none: there is no room.
   std::optional<uint64_t> keep(absl::Span<const std::byte> bytes, uint32_t readers, Time until);
   // NOT_FOUND: it has gone.
   absl::StatusOr<Payload> give(const Kept& what);
@@ -44,7 +46,7 @@ class Keeper {
   struct One {
     std::shared_ptr<const std::vector<std::byte>> bytes;
     uint64_t to_give = 0;  // bytes, to all readers
-    Time until;
+    Time since, until;
   };
   void drop_late(Time now);
   void drop(uint64_t key);
