@@ -58,6 +58,46 @@ TEST(Background, ConnectionsTakeTurns) {
   EXPECT_THAT(order, ElementsAre(3, 1, 2, 1, 1));
 }
 
+// However many have come before it, each with more.
+TEST(Background, AConnectionWithLittleIsNext) {
+  Background background(1);
+  std::promise<void> begun, go, first_begun, go_on;
+  std::vector<int> order;
+  background.post([&] {
+    begun.set_value();
+    go.get_future().wait();
+  });
+  begun.get_future().wait();
+  background.post(
+      [&] {
+        order.push_back(1);
+        first_begun.set_value();
+        go_on.get_future().wait();
+      },
+      {1, 1000});
+  for (int i = 2; i < 5; ++i)
+    background.post([&order, i] { order.push_back(i); }, {uint64_t(i), 1000});
+  go.set_value();
+  first_begun.get_future().wait();
+  background.post([&order] { order.push_back(9); }, {9, 100});
+  go_on.set_value();
+  background.finish();
+  EXPECT_THAT(order, ElementsAre(1, 9, 2, 3, 4));
+}
+
+// And so does what is not short leave one to what is.
+TEST(Background, WhatIsNotShortLeavesAThreadToWhatIs) {
+  Background background(3);
+  std::promise<void> go, done;
+  const std::shared_future<void> gone = go.get_future().share();
+  for (uint64_t i = 1; i < 4; ++i) {
+    background.post([gone] { gone.wait(); }, {i, Background::kLong - i % 2});
+  }
+  background.post([&done] { done.set_value(); }, {9, Background::kShort});
+  done.get_future().wait();
+  go.set_value();
+}
+
 TEST(Background, WhatIsLongLeavesAThreadToTheRest) {
   Background background(2);
   std::promise<void> begun, go, done;

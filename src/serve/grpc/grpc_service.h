@@ -49,7 +49,7 @@ struct GrpcHouse {
   };
   Turns unpacking;
   // For what takes long, which gRPC's own threads must not do.
-  Background background{2};
+  Background background{3};
 
   using SharePtr = GrpcConnections::SharePtr;
   static constexpr size_t kSmallMessage = 4 * 1024;

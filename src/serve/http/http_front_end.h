@@ -50,7 +50,7 @@ class HttpFrontEnd : public HttpHandler {
   const FrontEndCounters& counters() const { return counters_; }
 
  private:
-  static constexpr size_t kBackgroundThreads = 2;
+  static constexpr size_t kBackgroundThreads = 3;
   struct Infer;
 
   void open_page(HttpExchange exchange, const HttpRoute& route);

@@ -13,7 +13,8 @@ Duration work_of_thread() {
 
 Background::Background(size_t threads) {
   for (size_t i = 0; i < threads; ++i) {
-    threads_.emplace_back([this, takes_long = i == 0] { run(takes_long); });
+    const size_t takes = queues_.size() - std::min(i, queues_.size() - 1);
+    threads_.emplace_back([this, takes] { run(takes); });
   }
 }
 
@@ -37,32 +38,36 @@ void Background::post(absl::AnyInvocable<void()> work, Price price) {
   }
   uint64_t& last = last_[price.connection];
   last = std::max(last, now_) + price.bytes;
-  Queue& queue = price.bytes >= kLong ? long_ : short_;
-  queue.emplace(Tag(last, posted_++), Work{std::move(work), price.connection});
+  Queue& queue = queues_[price.bytes >= kLong ? 2 : price.bytes > kShort ? 1 : 0];
+  queue.emplace(Tag(last, posted_++), Work{std::move(work), price});
   lock.unlock();
   changed_.notify_all();  // some leave it alone
 }
 
-Background::Queue* Background::first(bool takes_long) {
-  const bool has_long = takes_long && !long_.empty();
-  if (short_.empty()) return has_long ? &long_ : nullptr;
-  return has_long && long_.begin()->first < short_.begin()->first ? &long_ : &short_;
+Background::Queue* Background::first(size_t takes) {
+  Queue* first = nullptr;
+  for (size_t i = 0; i < takes; ++i) {
+    Queue& queue = queues_[i];
+    if (queue.empty()) continue;
+    if (first == nullptr || queue.begin()->first < first->begin()->first) first = &queue;
+  }
+  return first;
 }
 
 absl::AnyInvocable<void()> Background::take(Queue& queue) {
   auto taken = queue.extract(queue.begin());
-  const uint64_t tag = taken.key().first;
-  now_ = std::max(now_, tag);
-  const auto last = last_.find(taken.mapped().connection);
-  if (last != last_.end() && last->second <= tag) last_.erase(last);  // nothing of it waits
+  const Price& price = taken.mapped().price;
+  now_ += price.bytes / std::max<size_t>(last_.size(), 1);  // as much for each that waits
+  const auto last = last_.find(price.connection);
+  if (last != last_.end() && last->second <= taken.key().first) last_.erase(last);  // none waits
   return std::move(taken.mapped().run);
 }
 
-void Background::run(bool takes_long) {
+void Background::run(size_t takes) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || first(takes_long) != nullptr; });
-    Queue* const queue = first(takes_long);
+    changed_.wait(lock, [&] { return stopping_ || first(takes) != nullptr; });
+    Queue* const queue = first(takes);
     if (queue == nullptr) return;
     auto work = take(*queue);
     lock.unlock();

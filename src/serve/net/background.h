@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -22,17 +23,17 @@ Duration work_of_thread();
 
 // Threads for calls that take long (loading a model, reading a large body), so that front ends
 // need not. They are fair: of what waits, that begins first which would end first if every
-// connection had an equal share of the threads, by the work that it says to be (start-time fair
-// queueing with finish tags). All threads but the first leave alone what is long, so that it never
-// makes all of the rest wait.
+// connection had an equal share of the threads, by the work that it says to be (weighted fair
+// queueing). All threads but the first leave alone what is long, and all but the second what is
+// not short either, so that it never makes all of the rest wait.
 class Background {
  public:
   struct Price {
     uint64_t connection = 0;
     uint64_t bytes = 0;  // that are read or written at most, one by one
   };
-  // From so many bytes on, work is long.
-  static constexpr uint64_t kLong = uint64_t{1} << 20;
+  // Up to so many bytes work is short, and from so many on it is long.
+  static constexpr uint64_t kShort = uint64_t{256} << 10, kLong = uint64_t{1} << 20;
 
   explicit Background(size_t threads = 1);
   ~Background();
@@ -48,21 +49,22 @@ class Background {
  private:
   struct Work {
     absl::AnyInvocable<void()> run;
-    uint64_t connection;
+    Price price;
   };
   // By when it would end, in bytes of each connection, and as which it came.
   using Tag = std::pair<uint64_t, uint64_t>;
   using Queue = std::map<Tag, Work>;
 
-  void run(bool takes_long);
-  Queue* first(bool takes_long);
+  void run(size_t takes);
+  Queue* first(size_t takes);
   absl::AnyInvocable<void()> take(Queue& queue);
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Queue short_, long_;
+  std::array<Queue, 3>
+      queues_;  // of short work, of that between, of long; a thread takes the first
   std::unordered_map<uint64_t, uint64_t> last_;  // tag by connection, of those in the queues
-  uint64_t now_ = 0, posted_ = 0;                // now_: the highest tag that has begun
+  uint64_t now_ = 0, posted_ = 0;                // now_: bytes that each one's share has had
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

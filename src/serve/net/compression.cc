@@ -96,9 +96,9 @@ Unpacking::Unpacking(std::string_view text, Encoding encoding, size_t limit)
     : encoding_(encoding),
       limit_(limit),
       is_too_large_(text.size() > UINT32_MAX),
+      left_(text),
       inflater_(
           std::make_unique<Inflater>(lacks_header(text, encoding) ? kBareWindow : kAnyWindow)) {
-  set_input(*inflater_, text);
   constexpr size_t kTrailer = 4;  // how long it was, little-endian (RFC 1952, section 2.3.1)
   if (encoding != Encoding::kGzip || text.size() < kTrailer) return;
   said_ = 0;
@@ -139,17 +139,21 @@ absl::Status Unpacking::grow(Hold hold) {
 absl::StatusOr<bool> Unpacking::step(Hold hold) {
   if (is_too_large_) return invalid("the compressed body is larger than 4 GiB");
   if (said_ && *said_ > limit_) return too_long();
-  for (size_t done = 0; done < kAtATime; done += kStep) {
-    const size_t before = out_.size();
+  for (size_t done = 0, read = 0; done < kAtATime && read < kReadAtATime; done += kStep) {
+    const size_t before = out_.size(), given = std::min(left_.size(), kReadAtATime);
     RETURN_IF_ERROR(grow(hold));
+    set_input(*inflater_, left_.substr(0, given));
     const int result = inflate(inflater_.get(), Z_NO_FLUSH);
+    const size_t taken = given - inflater_->avail_in;
+    left_.remove_prefix(taken);
+    read += taken;
     out_.resize(before + kStep - inflater_->avail_out);
     if (out_.size() > limit_) return too_long();
     if (result == Z_STREAM_END) {
-      if (inflater_->avail_in == 0) return true;
+      if (left_.empty()) return true;
       return invalid("the body goes on after the end of its {} stream", name(encoding_));
     }
-    if (result != Z_OK || (inflater_->avail_in == 0 && inflater_->avail_out > 0)) {
+    if (result != Z_OK || (left_.empty() && inflater_->avail_out > 0)) {
       return invalid("the body is not whole {}: {}", name(encoding_),
                      inflater_->msg != nullptr ? inflater_->msg : "it ends too early");
     }

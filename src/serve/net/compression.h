@@ -26,13 +26,16 @@ class Unpacking {
  public:
   using Hold = absl::FunctionRef<bool(size_t)>;
   static constexpr size_t kAtATime = 256 * 1024;
+  // Of the text: blocks of nothing take longer than what they would say.
+  static constexpr size_t kReadAtATime = kAtATime / 2;
 
   // Of at most `limit` bytes, so that a small text cannot fill the memory. It outlives this.
   Unpacking(std::string_view text, Encoding encoding, size_t limit);
   ~Unpacking();
-  // At most kAtATime bytes further; true: it is whole. `hold` is asked before so many more bytes
-  // are taken; where it says no, RESOURCE_EXHAUSTED. INVALID_ARGUMENT where the text is damaged, or
-  // longer than the limit or than it says itself, which gzip does at its end.
+  // At most kAtATime bytes further, of kReadAtATime of the text; true: it is whole. `hold` is asked
+  // before so many more bytes are taken; where it says no, RESOURCE_EXHAUSTED. INVALID_ARGUMENT
+  // where the text is damaged, or longer than the limit or than it says itself, which gzip does at
+  // its end.
   absl::StatusOr<bool> step(Hold hold);
   // What has been unpacked. Once.
   std::string take() { return std::move(out_); }
@@ -46,6 +49,7 @@ class Unpacking {
   const Encoding encoding_;
   const size_t limit_;
   const bool is_too_large_;
+  std::string_view left_;       // of the text
   std::optional<size_t> said_;  // how long it is
   std::unique_ptr<Inflater> inflater_;
   std::string out_;
