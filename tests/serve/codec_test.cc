@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "grpc_service.pb.h"
 #include "serve/call/classification.h"
+#include "serve/call/long_work.h"
 #include "serve/call/shared_memory.h"
 #include "serve/grpc/grpc_codec.h"
 #include "serve/http/http_routes.h"
@@ -18,6 +19,7 @@
 #include "serve/json/json_request.h"
 #include "serve/json/json_weight.h"
 #include "serve/json/message_json.h"
+#include "serve/net/background.h"
 #include "serve/net/compression.h"
 
 namespace fermata::serve {
@@ -207,6 +209,52 @@ TEST(Classification, GivesTheTopOfEachItem) {
   EXPECT_THAT(labelled, HasSubstr("0.250000:0:cat"));
   EXPECT_TRUE(labelled.ends_with("-1.000000:2"));
   EXPECT_FALSE(classify(tensor_of<char>(DataType::kBytes, {1}, {0, 0, 0, 0}), 1, false).ok());
+}
+
+TEST(Classification, IsBoundedAndHeldLikeWhatItMakes) {
+  const auto count = static_cast<int64_t>(kMostRows);
+  const auto many = [](int64_t values) {
+    return tensor_of<uint8_t>(DataType::kUint8, {1, values}, std::vector<uint8_t>(values, 1));
+  };
+  EXPECT_EQ(classify(many(count), UINT32_MAX, true)->shape, (Shape{1, count}));
+  EXPECT_THAT(std::string(message(classify(many(count + 1), UINT32_MAX, true).status())),
+              HasSubstr("has 100001 classes in all, expected at most 100000"));
+  const auto budget = std::make_shared<ByteBudget>(size_t{1} << 30);
+  {
+    const auto top = classify(many(count), UINT32_MAX, true, {}, HeldBytes(budget));
+    ASSERT_TRUE(top.ok());
+    EXPECT_GE(budget->used(), top->data.bytes.size());
+  }
+  EXPECT_EQ(budget->used(), 0u);
+  const auto little = std::make_shared<ByteBudget>(size_t{1} << 20);
+  EXPECT_TRUE(absl::IsResourceExhausted(
+      classify(many(count), UINT32_MAX, true, {}, HeldBytes(little)).status()));
+  EXPECT_TRUE(classify(many(count), 5, true, {}, HeldBytes(little)).ok());
+}
+
+TEST(Classification, IsMoreWorkTheMoreClassesAreAskedFor) {
+  engine::ReplyPart part;
+  part.outputs.push_back(tensor_of<uint8_t>(DataType::kUint8, {1, 60'000}, {}));
+  ReplyWishes wishes;
+  wishes.outputs.push_back({"y", {}});
+  EXPECT_LT(work_of(part, wishes), kLong);
+  wishes.outputs[0].parameters.classification = 5;
+  EXPECT_LT(work_of(part, wishes), kLong);
+  wishes.outputs[0].parameters.classification = UINT32_MAX;
+  EXPECT_GE(work_of(part, wishes), Background::kLong);
+}
+
+// Blocks of a stream that say nothing take as long as what they look like.
+TEST(Compression, ReadsOnlySoMuchAtATime) {
+  const std::string nothing("\0\0\0\xff\xff", 5);
+  std::string packed = "\x78\x9c";
+  constexpr size_t kSteps = 4;
+  while (packed.size() < kSteps * Unpacking::kReadAtATime) packed += nothing;
+  Unpacking unpacking(packed, Encoding::kDeflate, 100);
+  size_t steps = 0;
+  const auto all = [](size_t) { return true; };
+  for (auto whole = unpacking.step(all); whole.ok(); whole = unpacking.step(all)) ++steps;
+  EXPECT_GE(steps, kSteps - 1);
 }
 
 TEST(Compression, ReadsWhatItWroteAndRefusesTheRest) {

@@ -19,17 +19,18 @@ absl::Status write_to(const SharedMemory& regions, const RegionPlace& place, con
 }
 
 absl::StatusOr<ReadyOutput> ready(Tensor tensor, const TensorParameters& wish,
-                                  const ReplyWishes& wishes, const SharedMemory& regions) {
+                                  const ReplyWishes& wishes, const SharedMemory& regions,
+                                  const HeldBytes& held) {
   ReadyOutput result;
   result.binary = wish.binary_data.value_or(wishes.binary_data_output);
   if (wish.classification > 0) {
     const engine::Variant* model = wishes.classifier.get();
     const bool leads = model != nullptr && model->signature.batches;
-    std::vector<std::string> labels;
-    if (model != nullptr && model->labels.contains(tensor.name)) {
-      labels = model->labels.at(tensor.name);
-    }
-    ASSIGN_OR_RETURN(result.tensor, classify(tensor, wish.classification, leads, labels));
+    static const std::vector<std::string> kNone;
+    const bool has_labels = model != nullptr && model->labels.contains(tensor.name);
+    const auto& labels = has_labels ? model->labels.at(tensor.name) : kNone;
+    ASSIGN_OR_RETURN(result.tensor,
+                     classify(tensor, wish.classification, leads, labels, held.beside()));
     return result;
   }
   if (wish.shared_memory) {
@@ -44,7 +45,8 @@ absl::StatusOr<ReadyOutput> ready(Tensor tensor, const TensorParameters& wish,
 
 absl::StatusOr<std::vector<ReadyOutput>> ready_outputs(std::vector<Tensor> outputs,
                                                        const ReplyWishes& wishes,
-                                                       const SharedMemory& regions) {
+                                                       const SharedMemory& regions,
+                                                       const HeldBytes& held) {
   std::vector<ReadyOutput> result;
   result.reserve(outputs.size());
   if (wishes.outputs.empty()) {
@@ -59,7 +61,7 @@ absl::StatusOr<std::vector<ReadyOutput>> ready_outputs(std::vector<Tensor> outpu
     });
     if (found == outputs.end()) return internal("the model gave no output {}", wanted.name);
     ASSIGN_OR_RETURN(ReadyOutput output,
-                     ready(std::move(*found), wanted.parameters, wishes, regions));
+                     ready(std::move(*found), wanted.parameters, wishes, regions, held));
     result.push_back(std::move(output));
   }
   return result;

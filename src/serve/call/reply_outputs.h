@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "engine/request.h"
 #include "serve/call/infer_call.h"
 #include "serve/call/shared_memory.h"
@@ -19,10 +20,12 @@ struct ReadyOutput {
 };
 
 // The outputs in the order asked for, classified or written to shared memory
-// where that was asked. INVALID_ARGUMENT where one cannot be given like that.
+// where that was asked. INVALID_ARGUMENT where one cannot be given like that. What is made for it
+// is held of the budget of `held`, as long as it is there: RESOURCE_EXHAUSTED.
 absl::StatusOr<std::vector<ReadyOutput>> ready_outputs(std::vector<Tensor> outputs,
                                                        const ReplyWishes& wishes,
-                                                       const SharedMemory& regions);
+                                                       const SharedMemory& regions,
+                                                       const HeldBytes& held = {});
 
 // Why the reply is what it is, as parameters of it, in microseconds.
 // Valid as long as both.

@@ -170,9 +170,10 @@ std::string encode_why_metadata(const engine::ReplyPart& part, const ReplyWishes
 }
 
 absl::Status encode_grpc_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
-                               const SharedMemory& regions, ModelInferResponse& response) {
+                               const SharedMemory& regions, ModelInferResponse& response,
+                               const HeldBytes& held) {
   ASSIGN_OR_RETURN(const std::vector<ReadyOutput> outputs,
-                   ready_outputs(std::move(part.outputs), wishes, regions));
+                   ready_outputs(std::move(part.outputs), wishes, regions, held));
   response.set_model_name(std::move(part.model));
   response.set_model_version(std::move(part.version));
   response.set_id(std::move(part.id));

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "engine/request.h"
 #include "grpc_service.pb.h"
 #include "serve/call/infer_call.h"
@@ -22,9 +23,9 @@ void encode_grpc_why(const engine::ReplyPart& part, const ReplyWishes* explained
 // The latter as metadata, a JSON object in ASCII.
 std::string encode_why_metadata(const engine::ReplyPart& part, const ReplyWishes& wishes);
 
-// Fills `response` from an answer (part.status is ok).
+// Fills `response` from an answer (part.status is ok). `held` as for ready_outputs().
 absl::Status encode_grpc_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
-                               const SharedMemory& regions,
-                               inference::ModelInferResponse& response);
+                               const SharedMemory& regions, inference::ModelInferResponse& response,
+                               const HeldBytes& held = {});
 
 }  // namespace fermata::serve

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/long_work.h"
+#include "serve/call/memory.h"
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
@@ -105,13 +107,20 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     if (gone) house.engine.cancel(job);
   }
   void answer(engine::ReplyPart&& part) {
+    if (!wishes_.classifies()) return write(std::move(part));
+    const Background::Price price{share_->client.connection, work_of(part, wishes_)};
+    if (price.bytes < kLong) return write(std::move(part));
+    house_.background.post([this, part = std::move(part)]() mutable { write(std::move(part)); },
+                           price);
+  }
+  void write(engine::ReplyPart&& part) {
     absl::Status status = part.status;
     if (!status.ok() && wishes_.explain) {
       const std::string why = encode_why_metadata(part, wishes_);
       if (why.size() <= kLongestWhy) context_.AddTrailingMetadata(kWhy, why);
     } else if (status.ok()) {
       inference::ModelInferResponse response;
-      status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response);
+      status = encode_grpc_reply(std::move(part), wishes_, house_.regions, response, held_);
       if (status.ok()) status = write_message(response, held_, response_);
       if (status.ok()) status = GrpcHouse::hold_answer(share_->answers, unsent_);
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "serve/call/long_work.h"
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
 #include "serve/grpc/grpc_codec.h"
@@ -210,7 +211,7 @@ class StreamInfer final : public InferStream,
     }
     const JobId job = house_.engine.submit(
         std::move(call->request), [self = shared_from_this(), slot](engine::ReplyPart part) {
-          self->answer(*slot, std::move(part));
+          self->answer_in_time(slot, std::move(part));
         });
     bool gone;
     {
@@ -239,6 +240,16 @@ class StreamInfer final : public InferStream,
     advance();
   }
 
+  void answer_in_time(const std::shared_ptr<Slot>& slot, engine::ReplyPart part) {
+    const uint64_t work = slot->wishes.classifies() ? work_of(part, slot->wishes) : 0;
+    if (work < kLong) return answer(*slot, std::move(part));
+    house_.background.post(
+        [self = shared_from_this(), slot, part = std::move(part)]() mutable {
+          self->answer(*slot, std::move(part));
+        },
+        {share_->client.connection, work});
+  }
+
   void answer(Slot& slot, engine::ReplyPart part) {
     absl::Status status = part.status;
     const bool explained = !status.ok() && slot.wishes.explain;
@@ -247,7 +258,7 @@ class StreamInfer final : public InferStream,
     ModelStreamInferResponse response;
     auto& infer = *response.mutable_infer_response();
     if (status.ok()) {
-      status = encode_grpc_reply(std::move(part), slot.wishes, house_.regions, infer);
+      status = encode_grpc_reply(std::move(part), slot.wishes, house_.regions, infer, slot.held);
     }
     (*infer.mutable_parameters())["triton_final_response"].set_bool_param(true);
     grpc::ByteBuffer bytes;

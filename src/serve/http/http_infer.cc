@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/long_work.h"
 #include "serve/call/memory.h"
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
@@ -12,7 +13,6 @@
 #include "serve/http/compressed.h"
 #include "serve/http/http_front_end.h"
 #include "serve/http/http_pages.h"
-#include "serve/http/long_work.h"
 #include "serve/json/json_reply.h"
 #include "serve/json/json_request.h"
 #include "serve/json/json_text.h"
@@ -225,8 +225,9 @@ void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest&& r
   set_client(infer->exchange.client(), request);
   const JobId job = engine_.submit(
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
-        if (!is_long_reply(part)) return end(std::move(infer), std::move(part));
-        const Background::Price price{infer->exchange.connection(), payload_bytes(part.outputs)};
+        const uint64_t work = work_of(part, infer->wishes);
+        if (work < kLong) return end(std::move(infer), std::move(part));
+        const Background::Price price{infer->exchange.connection(), work};
         auto encode = [this, infer = std::move(infer), part = std::move(part)]() mutable {
           end(std::move(infer), std::move(part));
         };
@@ -250,7 +251,7 @@ void HttpFrontEnd::answer(Infer& infer, engine::ReplyPart&& part) {
     response.body = encode_json_error(part, infer.wishes);
     return infer.exchange.respond(std::move(response));
   }
-  auto reply = encode_json_reply(std::move(part), infer.wishes, regions_);
+  auto reply = encode_json_reply(std::move(part), infer.wishes, regions_, infer.exchange.held());
   if (!reply.ok()) return infer.exchange.respond(error_response(reply.status()));
   infer.exchange.respond(to_response(*std::move(reply), infer.encoding));
 }

@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "base/status.h"
+#include "serve/call/long_work.h"
 #include "serve/call/status_map.h"
 #include "serve/call/stream_parameters.h"
-#include "serve/http/long_work.h"
 #include "serve/json/json_reply.h"
 
 namespace fermata::serve {
@@ -147,8 +147,9 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       const bool explained = frame.wishes.explain;
       return fail(std::move(frame), part, explained);
     }
-    if (!is_long_reply(part)) return encode(std::move(frame), std::move(part));
-    const Background::Price price{client_.connection, payload_bytes(part.outputs)};
+    const uint64_t work = work_of(part, frame.wishes);
+    if (work < kLong) return encode(std::move(frame), std::move(part));
+    const Background::Price price{client_.connection, work};
     auto rest = [self = shared_from_this(), frame = std::move(frame),
                  part = std::move(part)]() mutable {
       self->encode(std::move(frame), std::move(part));
@@ -158,7 +159,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
 
   void encode(Frame frame, engine::ReplyPart part) {
     engine::ReplyPart failed{.stream = part.stream};
-    auto encoded = encode_json_reply(std::move(part), frame.wishes, house_.regions);
+    auto encoded = encode_json_reply(std::move(part), frame.wishes, house_.regions, frame.held);
     if (encoded.ok() && !frame.held.grow_by(encoded->size())) {
       encoded = absl::ResourceExhaustedError(
           "memory limit reached (listen.memory_mb): no room for the reply; retry later");

@@ -113,9 +113,9 @@ std::string encode_json_acknowledgement(std::string_view id, Duration in_server)
 }
 
 absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
-                                            const SharedMemory& regions) {
+                                            const SharedMemory& regions, const HeldBytes& held) {
   ASSIGN_OR_RETURN(const std::vector<ReadyOutput> outputs,
-                   ready_outputs(std::move(part.outputs), wishes, regions));
+                   ready_outputs(std::move(part.outputs), wishes, regions, held));
   HttpReply reply;
   std::string& out = reply.text;
   out.reserve(256);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/byte_budget.h"
 #include "engine/request.h"
 #include "serve/call/infer_call.h"
 #include "serve/call/shared_memory.h"
@@ -24,9 +25,10 @@ struct HttpReply {
 };
 
 // Encodes an answer (part.status is ok). INVALID_ARGUMENT where an output cannot
-// be given as the client wishes, such as NaN as JSON.
+// be given as the client wishes, such as NaN as JSON. `held` as for ready_outputs().
 absl::StatusOr<HttpReply> encode_json_reply(engine::ReplyPart&& part, const ReplyWishes& wishes,
-                                            const SharedMemory& regions);
+                                            const SharedMemory& regions,
+                                            const HeldBytes& held = {});
 
 // The body of an error, with why where that is wished.
 std::string encode_json_error(const engine::ReplyPart& part, const ReplyWishes& wishes);
