@@ -72,7 +72,7 @@ def test_what_does_not_fit_is_rejected_by_the_frontend(parts):
             client.load_model("gather")
         with pytest.raises(InferenceServerException, match="DEADLINE|deadline|budget|no scheduler has said in time"):
             infer(client, timeout=1)  # microseconds
-        with pytest.raises(InferenceServerException, match="have 70000 bytes, expected at most 65536"):
+        with pytest.raises(InferenceServerException, match="the id has 70000 bytes, expected at most 4096"):
             infer(client, request_id="x" * 70_000)
         with pytest.raises(InferenceServerException, match="expected at most 65536"):
             infer(client, parameters={"mine": "x" * 70_000})

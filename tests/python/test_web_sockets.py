@@ -109,7 +109,7 @@ def test_an_error_names_its_request_and_the_socket_stays_open(served):
         (struct.pack("<I", 0) + b"{}", 400, "JSON is 0", None),
         (frame("10", pixels=PIXELS[:, :, :5]), 400, "frame", "10"),
         (frame("x" * 5000), 400, "the id has 5000 bytes, expected at most 4096", None),
-        (json.dumps({"id": "x" * 5000, "inputs": 3}), 400, "inputs is a number", None),
+        (json.dumps({"id": "x" * 5000, "inputs": 3}), 400, "the id has 5000 bytes", None),
     ]
     with open_socket(served) as ws:
         for message, status, says, id in cases:

@@ -68,7 +68,6 @@ TEST(JsonRequest, HoldsTheTextsThatItCopies) {
     EXPECT_TRUE(decode_json_infer({json, {}, nullptr}, SharedMemory(), bytes).ok());
     return budget->used();
   };
-  EXPECT_GE(held(R"({"inputs":[],"id":")" + text + "\"}"), text.size());
   EXPECT_GE(
       held(R"({"inputs":[{"name":")" + text + R"(","shape":[1],"datatype":"FP32","data":[1]}]})"),
       text.size());
@@ -96,7 +95,7 @@ TEST(JsonRequest, KeepsNothingOfALongBody) {
     return all.hblkhd + all.uordblks;
   };
   const size_t length = 16 << 20;
-  const std::string json = R"({"inputs":[],"id":")" + std::string(length, 'x') + "\"}";
+  const std::string json = R"({"inputs":[],"unknown":")" + std::string(length, 'x') + "\"}";
   ASSERT_TRUE(decode(R"({"inputs":[]})").ok());
   const size_t before = taken();
   ASSERT_TRUE(decode(json).ok());
@@ -152,6 +151,22 @@ TEST(JsonRequest, SaysOfAShapeThatCannotBeWhatIsWrongWithIt) {
   EXPECT_THAT(says("[0,4294967296,4294967296]"), HasSubstr("data has 1 elements"));
   EXPECT_THAT(says(fmt::format("[{}]", fmt::join(std::vector(65, 1), ","))),
               HasSubstr("65 dimensions, expected at most 64"));
+}
+
+TEST(JsonRequest, RefusesIdsAndParametersThatAreTooLong) {
+  const auto says = [](size_t bytes, std::string_view text) {
+    std::string value;
+    while (value.size() < bytes * text.size()) value += text;
+    return std::string(
+        message(decode(R"({"inputs":[],"parameters":{"own":")" + value + "\"}}").status()));
+  };
+  EXPECT_THAT(std::string(message(
+                  decode(R"({"inputs":[],"id":")" + std::string(4097, 'i') + "\"}").status())),
+              HasSubstr("the id has 4097 bytes, expected at most 4096"));
+  EXPECT_THAT(says(70'000, "x"), HasSubstr("too long as JSON, expected at most 65536"));
+  // As JSON each takes six bytes.
+  EXPECT_THAT(says(12'000, "\\u0001"), HasSubstr("expected at most 65536"));
+  EXPECT_THAT(says(10'000, "\\u0001"), testing::IsEmpty());
 }
 
 TEST(JsonRequest, SharesTheBinaryPart) {

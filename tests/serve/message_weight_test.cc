@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "base/status.h"
 #include "grpc_service.pb.h"
 
 namespace fermata::serve {
@@ -129,6 +130,16 @@ TEST(MessageWeight, StopsAtMorePartsThanAnyRequestHas) {
   const Weighed beyond = weigh(parts + std::string{0x2a, 0} + "no message");
   EXPECT_EQ(beyond.status.message(),
             "the message has more than 100000 parts (tensors, parameters and the like)");
+}
+
+// Before it is read byte by byte; tensors may be as long as they are.
+TEST(MessageWeight, StopsAtATextThatIsLongerThanAny) {
+  ModelInferRequest request;
+  request.add_raw_input_contents(std::string(3 << 20, 'x'));
+  EXPECT_TRUE(weigh(request.SerializeAsString()).status.ok());
+  request.set_id(std::string(3 << 20, 'x'));
+  EXPECT_THAT(std::string(message(weigh(request.SerializeAsString()).status)),
+              testing::HasSubstr("a text of more than 2097152 bytes"));
 }
 
 TEST(MessageWeight, RefusesWhatIsNoMessage) {

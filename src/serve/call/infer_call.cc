@@ -7,6 +7,7 @@
 #include "base/document.h"
 #include "base/nearest_name.h"
 #include "base/status.h"
+#include "model/request_limits.h"
 #include "serve/call/shared_memory.h"
 #include "serve/call/stream_parameters.h"
 
@@ -85,7 +86,15 @@ bool asks_for_sequence(const ParameterValue& value) {
 }
 
 // One more field of a JSON object.
-void keep_for_model(std::string_view name, const ParameterValue& value, std::string& parameters) {
+absl::Status keep_for_model(std::string_view name, const ParameterValue& value,
+                            std::string& parameters) {
+  const auto* const said = std::get_if<std::string_view>(&value);
+  const size_t size = name.size() + (said != nullptr ? said->size() : 0);
+  const auto too_long = [&] {
+    return invalid("request: the model's own parameters are too long as JSON, expected at most {}",
+                   kMostSaid);
+  };
+  if (parameters.size() + size > kMostSaid) return too_long();
   if (parameters.empty()) {
     parameters = "{";
   } else {
@@ -97,6 +106,7 @@ void keep_for_model(std::string_view name, const ParameterValue& value, std::str
   parameters += text(std::string(name)) + ":";
   std::visit([&](const auto& v) { parameters += text(v); }, value);
   parameters += '}';
+  return parameters.size() > kMostSaid ? too_long() : absl::OkStatus();
 }
 
 // Its first bytes, and no character of UTF-8 in part.
@@ -129,6 +139,14 @@ bool ReplyWishes::classifies() const {
                      [](const WantedOutput& o) { return o.parameters.classification > 0; });
 }
 
+absl::Status set_id(std::string_view id, InferCall& call) {
+  if (id.size() > kLongestId) {
+    return invalid("the id has {} bytes, expected at most {}", id.size(), kLongestId);
+  }
+  call.request.id = id;
+  return absl::OkStatus();
+}
+
 absl::Status set_request_parameter(std::string_view name, const ParameterValue& value,
                                    InferCall& call) {
   if (name == "timeout") return set_timeout(value, call.request);
@@ -154,7 +172,7 @@ absl::Status set_request_parameter(std::string_view name, const ParameterValue& 
     return unimplemented("request: parameter {} is {}, but sequences are not served", name,
                          shown(value));
   }
-  keep_for_model(name, value, call.request.parameters);
+  RETURN_IF_ERROR(keep_for_model(name, value, call.request.parameters));
   if (!is_of_sequence) note_unknown(name, call.wishes.unknown);
   return absl::OkStatus();
 }

@@ -72,6 +72,9 @@ struct InferCall {
   std::vector<Distant> distant;  // SharedMemory::fetch() brings them
 };
 
+constexpr size_t kLongestId = 4096;  // bytes, which replies repeat, read or not
+
+absl::Status set_id(std::string_view id, InferCall& call);
 // Each takes one parameter; names that nobody knows are the model's own, as the protocol asks, and
 // ReplyWishes::unknown says which were probably meant. INVALID_ARGUMENT names the parameter and
 // what it holds; UNIMPLEMENTED for sequences.

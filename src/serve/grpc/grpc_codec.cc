@@ -127,7 +127,7 @@ absl::StatusOr<InferCall> decode_grpc_infer(std::shared_ptr<const ModelInferRequ
   InferCall call;
   call.request.service = from.model_name();
   call.request.version = from.model_version();
-  call.request.id = from.id();
+  RETURN_IF_ERROR(set_id(from.id(), call));
   for (const auto& [key, parameter] : from.parameters()) {
     if (const auto value = value_of(parameter)) {
       RETURN_IF_ERROR(set_request_parameter(key, *value, call));

@@ -199,7 +199,7 @@ void GrpcHouse::decode(grpc::ByteBuffer& bytes, bool is_late, HeldBytes& held, c
     auto message = std::make_shared<inference::ModelInferRequest>();
     const absl::Status bad = read_plain_message(bytes, max_message_bytes, held, *message);
     std::string id = message->id();
-    return then(bad.ok() ? complete(std::move(message), from) : bad, std::move(id));
+    return then(bad.ok() ? complete(std::move(message), from, held) : bad, std::move(id));
   }
   auto message = PackedMessage::take(bytes, max_message_bytes, held.beside());
   if (!message.ok()) return then(message.status(), "");
@@ -245,7 +245,8 @@ void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
       const absl::Status bad = packed->message->parse(packed->held, *message);
       packed->message.reset();
       std::string id = message->id();
-      packed->then(bad.ok() ? complete(std::move(message), packed->from) : bad, std::move(id));
+      packed->then(bad.ok() ? complete(std::move(message), packed->from, packed->held) : bad,
+                   std::move(id));
       packed.reset();
       unpack_next(connection);
     };
@@ -256,11 +257,15 @@ void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
 }
 
 absl::StatusOr<InferCall> GrpcHouse::complete(std::shared_ptr<inference::ModelInferRequest> message,
-                                              const Arrived& from) const {
+                                              const Arrived& from, HeldBytes& held) const {
   auto call = decode_grpc_infer(std::move(message), regions);
   if (!call.ok()) return call;
-  RETURN_IF_ERROR(regions.fetch(*call));
   engine::InferRequest& request = call->request;
+  if (const uint64_t copied = request.id.size() + request.parameters.size();
+      !held.grow_by(copied)) {
+    return no_memory_for("the parameters", held.bytes() + copied, held, kSmaller);
+  }
+  RETURN_IF_ERROR(regions.fetch(*call));
   request.arrival = from.at;
   request.cutoff = from.cutoff;
   if (call->wishes.classifies()) {

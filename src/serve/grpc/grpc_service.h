@@ -90,7 +90,7 @@ struct GrpcHouse {
   void unpack(std::unique_ptr<Packed> packed);
   void unpack_next(uint64_t connection);
   absl::StatusOr<InferCall> complete(std::shared_ptr<inference::ModelInferRequest> message,
-                                     const Arrived& from) const;
+                                     const Arrived& from, HeldBytes& held) const;
 };
 
 using InferStream = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;

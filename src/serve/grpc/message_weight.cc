@@ -26,6 +26,8 @@ constexpr int kDeepest = 32;
 // Tensors, parameters and the like of one message: to weigh more takes long, where gRPC's others
 // wait.
 constexpr size_t kMostParts = 100'000;
+// Of a name, a parameter and the like: it is looked at byte by byte where gRPC's others wait.
+constexpr int kLongestText = 2 << 20;
 
 size_t size_in_list(const FieldDescriptor& field) {
   switch (field.cpp_type()) {
@@ -67,6 +69,7 @@ class Scale {
   }
   uint64_t weight() const { return weight_; }
   bool has_too_many_parts() const { return parts_ > kMostParts; }
+  bool has_long_text() const { return has_long_text_; }
 
  private:
   bool weigh(uint32_t tag, const FieldDescriptor* field, int depth) {
@@ -91,6 +94,11 @@ class Scale {
     const bool is_number = kind != FieldDescriptor::CPPTYPE_STRING && !is_message;
     if (is_number && field->is_repeated()) return weigh_list(*field, length);
     // A text, or what is kept as one: it is unknown, or stands where one number is expected.
+    const bool is_text = field != nullptr && field->type() == FieldDescriptor::TYPE_STRING;
+    if (is_text && length > kLongestText) {
+      has_long_text_ = true;
+      return false;
+    }
     if (!is_message) return add(kText + static_cast<size_t>(length)) && in_.Skip(length);
     if (++parts_ > kMostParts || !add(kSubmessage)) return false;
     const auto limit = in_.PushLimit(length);
@@ -132,7 +140,7 @@ class Scale {
   uint64_t weight_ = 0;
   size_t parts_ = 0;
   size_t pending_ = 0;
-  bool exhausted_ = false;
+  bool exhausted_ = false, has_long_text_ = false;
 };
 
 }  // namespace
@@ -142,6 +150,10 @@ absl::Status hold_parsed(google::protobuf::io::ZeroCopyInputStream& wire, const 
   const uint64_t before = held.bytes();
   Scale scale(wire, held);
   if (!scale.weigh(type)) {
+    if (scale.has_long_text()) {
+      return invalid("the message has a text of more than {} bytes, such as a name or a parameter",
+                     kLongestText);
+    }
     if (!scale.has_too_many_parts()) return invalid("the message is not a {}", type.name());
     return invalid("the message has more than {} parts (tensors, parameters and the like)",
                    kMostParts);

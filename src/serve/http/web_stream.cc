@@ -20,7 +20,6 @@ namespace {
 
 constexpr size_t kLengthSize = 4;
 constexpr size_t kLongestFailedJson = 64 * 1024;  // of which an id is looked for
-constexpr size_t kLongestId = 4096;               // what replies repeat, read or not
 
 class WebStream final : public WebSocketHandler, public std::enable_shared_from_this<WebStream> {
  public:
@@ -87,11 +86,6 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       house_.counters.reject();
       frame.id = id_of(body.bytes.substr(0, body.json_length.value_or(body.bytes.size())));
       return fail(std::move(frame), {.status = call.status()});
-    }
-    if (const size_t length = call->request.id.size(); length > kLongestId) {
-      house_.counters.reject();
-      return fail(std::move(frame), {.status = invalid("the id has {} bytes, expected at most {}",
-                                                       length, kLongestId)});
     }
     call->request.arrival = frame.arrival;
     frame.id = call->request.id;

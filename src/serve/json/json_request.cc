@@ -171,11 +171,12 @@ class Decoder {
       std::string_view id;
       RETURN_IF_ERROR(get(value, "id", "a string", id));
       RETURN_IF_ERROR(hold(id.size()));
-      call_.request.id = id;
+      RETURN_IF_ERROR(set_id(id, call_));
     } else if (key == "parameters") {
-      return each_parameter(value, "parameters", [this](auto name, ParameterValue v) {
+      RETURN_IF_ERROR(each_parameter(value, "parameters", [this](auto name, ParameterValue v) {
         return set_request_parameter(name, v, call_);
-      });
+      }));
+      return hold(call_.request.parameters.size());
     } else if (key == "inputs") {
       array inputs;
       RETURN_IF_ERROR(get(value, "inputs", "a list", inputs));
