@@ -87,6 +87,10 @@ TEST_F(HttpRulesTest, RefusesWithABodyAndCloses) {
   const std::string host = "Host: x\r\n";
   const std::string get = "GET /v2 HTTP/1.1\r\n";
   const std::string chunks = "Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n";
+  std::string fields;
+  for (size_t i = 0; i < HttpParser::kMostFields; ++i) fields += "a:\r\n";
+  const std::string trailers =
+      "POST /v2 HTTP/1.1\r\n" + host + "Transfer-Encoding: chunked\r\n\r\n0\r\n";
   const Refused cases[] = {
       {"\x16\x03\x01 hello\r\n\r\n", 400, "not a request"},
       {get + "\r\n", 400, "0 fields Host"},
@@ -109,6 +113,10 @@ TEST_F(HttpRulesTest, RefusesWithABodyAndCloses) {
        "Expect"},
       {get + host + "Large: " + std::string(70'000, 'x') + "\r\n\r\n", 431, "65536 bytes"},
       {get + host + std::string(70'000, 'x'), 431, "65536 bytes"},
+      {get + host + fields + "\r\n", 431, "129 fields, expected at most 128"},
+      {get + host + fields + fields, 431, "more than 128 fields"},
+      {trailers + fields + "\r\n", 431, "130 fields, expected at most 128"},
+      {trailers + "a: " + std::string(5000, 'x') + "\r\n\r\n", 431, "4096 bytes"},
       {post_text(kEcho, std::string(2 << 20, ' ')), 413, "1048576 bytes"},
       {"POST /v2 HTTP/1.1\r\n" + host + "Content-Length: 99999999999\r\n\r\n", 413,
        "1048576 bytes"},

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <new>
 #include <string>
 #include <utility>
@@ -34,7 +36,8 @@ HttpParser::Step HttpParser::refuse(uint16_t status, std::string says) {
 
 HttpParser::Step HttpParser::refuse(const boost::system::error_code& failed) {
   if (failed == http::error::header_limit || failed == http::error::buffer_overflow) {
-    return refuse(431, fmt::format("the head is longer than {} bytes", kLongestHead));
+    const size_t most = parser_->is_header_done() ? kLongestTrailer : kLongestHead;
+    return refuse(431, fmt::format("the head is longer than {} bytes", most));
   }
   if (failed == http::error::body_limit) {
     return refuse(413, fmt::format("the body is larger than {} bytes", max_body_));
@@ -53,6 +56,17 @@ size_t HttpParser::put(std::string_view bytes, boost::system::error_code& failed
   }
 }
 
+// Before they are parsed, which takes far longer. O(bytes) over all calls of a request.
+bool HttpParser::has_too_many_lines(std::string_view head) {
+  constexpr std::string_view kEnd = "\r\n\r\n";
+  const size_t from = std::min(counted_, head.size());
+  const size_t to = std::min(head.find(kEnd, from - std::min(from, kEnd.size() - 1)), head.size());
+  if (to > from)
+    lines_ += static_cast<size_t>(std::count(head.begin() + from, head.begin() + to, '\n'));
+  counted_ = std::max(from, to);
+  return lines_ > kMostFields + 1;  // the first is none
+}
+
 HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
   used = 0;
   if (!parser_) {
@@ -61,14 +75,26 @@ HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
     parser_.emplace();
     parser_->header_limit(kLongestHead);
     parser_->body_limit(max_body_);
-    scanned_ = 0;
+    scanned_ = head_ = lines_ = counted_ = 0;
   }
   while (!parser_->is_done()) {
     const std::string_view left = bytes.substr(used);
     const bool in_head = !parser_->is_header_done();
+    if (in_head && has_too_many_lines(left)) {
+      return refuse(431, fmt::format("the head has more than {} fields", kMostFields));
+    }
     boost::system::error_code failed;
-    const size_t taken = put(left, failed);
+    // What it cannot go on with is not looked at beyond some bytes: fields behind the chunks.
+    const bool in_chunks = !in_head && parser_->chunked();
+    const std::string_view piece = in_chunks ? left.substr(0, kLongestTrailer) : left;
+    const size_t taken = put(piece, failed);
     used += taken;
+    counted_ -= std::min(counted_, taken);
+    if (in_head) head_ += taken;
+    if (failed == http::error::need_more && piece.size() < left.size()) {
+      if (taken == 0) return refuse(http::error::header_limit);
+      continue;
+    }
     if (failed == http::error::need_more) {
       const std::string_view rest = bytes.substr(used);
       if (rest.size() >= kLongestHead) return refuse(http::error::header_limit);
@@ -86,10 +112,20 @@ HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
     }
     if (used == bytes.size() && !parser_->is_done()) return Step::kMore;
   }
+  if (auto bad = check_fields()) return refuse(bad->status, std::move(bad->says));
   return Step::kWhole;
 }
 
+std::optional<HttpRefusal> HttpParser::check_fields() const {
+  const HttpMessage& head = parser_->get();
+  const auto fields = static_cast<size_t>(std::distance(head.begin(), head.end()));
+  if (fields <= kMostFields) return std::nullopt;
+  return HttpRefusal{
+      431, fmt::format("the head has {} fields, expected at most {}", fields, kMostFields)};
+}
+
 std::optional<HttpRefusal> HttpParser::check_head() const {
+  if (auto bad = check_fields()) return bad;
   const HttpMessage& head = parser_->get();
   const bool old = head.version() == 10;
   if (const size_t hosts = head.count(field::host); old ? hosts > 1 : hosts != 1) {

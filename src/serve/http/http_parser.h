@@ -26,7 +26,10 @@ constexpr char kNoMemoryForBody[] =  // 429
 // bare line feeds, codings before chunked, a length beside chunks.
 class HttpParser {
  public:
-  static constexpr size_t kLongestHead = 64 * 1024;  // all of it, and of a chunk's own lines
+  static constexpr size_t kLongestHead = 64 * 1024;
+  // In a head, and with those behind the chunks of a body: each takes far more than it says.
+  static constexpr size_t kMostFields = 128;
+  static constexpr size_t kLongestTrailer = 4 * 1024;  // of those, and of a line of a chunk
 
   enum class Step {
     kMore,   // the bytes end inside a request, or before one
@@ -42,23 +45,28 @@ class HttpParser {
   Step feed(std::string_view bytes, size_t& used);
 
   bool expects_continue() const;
-  size_t received() const;          // of the body
-  size_t missing() const;           // of the body, where its length was announced
-  bool inside() const;              // a request has begun and is not whole
-  HttpMessage take();               // after kWhole
-  void drop() { parser_.reset(); }  // what has come; nothing may be fed any more
+  size_t head() const { return head_; }  // bytes of it that have come
+  size_t received() const;               // of the body
+  size_t missing() const;                // of the body, where its length was announced
+  bool inside() const;                   // a request has begun and is not whole
+  HttpMessage take();                    // after kWhole
+  void drop() { parser_.reset(); }       // what has come; nothing may be fed any more
   const HttpRefusal& refusal() const { return refusal_; }
 
  private:
   using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  bool has_too_many_lines(std::string_view head);
   size_t put(std::string_view bytes, boost::system::error_code& failed);
   Step refuse(uint16_t status, std::string says);
   Step refuse(const boost::system::error_code& failed);
   std::optional<HttpRefusal> check_head() const;
+  std::optional<HttpRefusal> check_fields() const;
 
   const size_t max_body_;
   std::optional<Parser> parser_;
-  size_t scanned_ = 0;  // bytes of the head that were left, without a bare line feed
+  size_t head_ = 0;
+  size_t lines_ = 0, counted_ = 0;  // of the head; of the bytes that were left, those in lines_
+  size_t scanned_ = 0;              // bytes of the head that were left, without a bare line feed
   HttpRefusal refusal_;
 };
 

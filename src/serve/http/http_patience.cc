@@ -16,7 +16,7 @@ constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory i
 // From a connection's last reply until the server that stops takes it for one without a request:
 // one may be on its way.
 constexpr std::chrono::seconds kQuietLimit(1);
-constexpr size_t kOverhead = 1024;  // what a request takes beside its body
+constexpr size_t kOverhead = 1024;  // what a request takes beside its body, unless its head is long
 
 }  // namespace
 
@@ -69,8 +69,8 @@ void HttpConnection::give_way() {
 // Memory for what has come of the body and may come with the next bytes: what is only announced
 // takes none from others.
 bool HttpConnection::hold_body() {
-  const uint64_t bytes =
-      kOverhead + parser_.received() + std::min(parser_.missing(), kBodyReadSize);
+  const uint64_t bytes = std::max(kOverhead, 2 * parser_.head()) + parser_.received() +
+                         std::min(parser_.missing(), kBodyReadSize);
   while (!incoming_.grow_to(bytes)) {
     const bool is_own_share = budget_->used() - incoming_bytes_ + bytes > budget_->limit();
     if (!is_own_share && shard_.end_slowest()) continue;
