@@ -5,9 +5,9 @@
     .deps/test/bin/python bench/attack.py [--only grpc_heads,slow_bodies] [--seconds 15] [--recover 60]
     .deps/bench/bin/python bench/attack.py --draw  # the plot again, from the record
 
-For each attack of bench/attacks.py, attacks_more.py, attacks_parts.py and attacks_rest.py a server of its own, and beside it a canary: 20 requests a second
-over each of HTTP, new HTTP connections, gRPC and new gRPC connections, and where the attack is on a service of its own
-(pictures, sounds, a slow model's queue) requests to that too, first at rest, then beside the attack; a minute later, what memory
+For each attack of bench/attacks.py and of attacks_more.py, attacks_parts.py, attacks_rest.py and attacks_further.py a server
+of its own, and beside it a canary: 20 requests a second over each of HTTP, new HTTP connections, gRPC and new gRPC connections, and where the attack is on a service of its own
+(pictures, sounds, a slow model's queue, long JSON, streams, watches) requests to that too, first at rest, then beside the attack; a minute later, what memory
 is left. Prints a table, and with --record writes bench/results/attack.json and .png (the plot where matplotlib is
 there); rows of attacks that are not run now stay, each with what drew it. Exit code 1: others lost more than 2 % beyond
 what they lose at rest, their 99th percentile was more than 5 times that at rest (and 20 ms), the memory grew by more than
@@ -34,6 +34,7 @@ import time
 import record
 
 import attacks
+import attacks_further
 import attacks_more
 import attacks_parts
 import attacks_rest
@@ -46,12 +47,12 @@ MEMORY_MB, REQUEST_MB = 256, 16
 RATE, PATIENCE_S = 20, 2.0
 MOST_LOST, MOST_SLOWER, LEAST_MS, MOST_MEMORY, BACK = 0.02, 5.0, 20.0, 1.2, 0.10
 INPUT = bytes(4 * 64)
-ATTACKS = attacks.ATTACKS + attacks_more.ATTACKS + attacks_parts.ATTACKS + attacks_rest.ATTACKS
+ATTACKS = attacks.ATTACKS + attacks_more.ATTACKS + attacks_parts.ATTACKS + attacks_rest.ATTACKS + attacks_further.ATTACKS
 EXTRA = {"large_pictures": "pictures", "bad_pictures": "pictures", "progressive_pictures": "pictures",
          "escaped_texts": "pictures", "empty_texts": "pictures", "full_queue": "slow", "waiting_streams": "slow",
          "waiting_requests": "slow", "waiting_web_requests": "slow", "stuffed_calls": "slow", "patient_resets": "slow",
          "stream_resets": "slow", "web_aborts": "slow",
-         "large_sounds": "sounds", "odd_sounds": "sounds"}
+         "large_sounds": "sounds", "odd_sounds": "sounds"} | attacks_further.EXTRA
 
 
 class Served(server.Started):
@@ -153,6 +154,27 @@ def ways(http_port, grpc_port, extra):
         finally:
             connection.close()
 
+    def json_text():  # long enough for a background thread
+        text = b'{"inputs":[{"name":"x","datatype":"UINT8","shape":[1,35000],"data":[' + b"0," * 34_999 + b"0]}]}"
+        connection = http.client.HTTPConnection("127.0.0.1", http_port, timeout=PATIENCE_S)
+        try:
+            connection.request("POST", "/v2/models/identity-uint8/infer", text)
+            reply = connection.getresponse()
+            return reply.status == 200 and bool(reply.read())
+        finally:
+            connection.close()
+
+    def new_stream():
+        call = channel.stream_stream("/inference.GRPCInferenceService/ModelStreamInfer")(iter([wire]), timeout=PATIENCE_S)
+        return not service_pb2.ModelStreamInferResponse.FromString(next(call)).error_message
+
+    def new_watch():
+        call = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=PATIENCE_S)
+        try:
+            return next(call) is not None
+        finally:
+            call.cancel()
+
     found = {"HTTP": kept_http, "new HTTP": new_http, "gRPC": kept_grpc, "new gRPC": new_grpc}
     if extra == "pictures":
         found["pictures"] = lambda: of_pipeline(*attacks.picture_request(attacks.png(320, 240)))
@@ -160,6 +182,12 @@ def ways(http_port, grpc_port, extra):
         found["sounds"] = lambda: of_pipeline(*attacks_rest.sound_request(attacks_rest.wav(bytes(640), 16_000)))
     if extra == "slow":
         found["slow"] = lambda: new_http("slow")
+    if extra == "JSON":
+        found["JSON"] = json_text
+    if extra == "streams":
+        found["streams"] = new_stream
+    if extra == "watchers":
+        found["watchers"] = new_watch
     return found
 
 

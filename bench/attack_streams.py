@@ -18,7 +18,10 @@ import time
 
 import record
 import server
-from attacks import Stranger, head_of
+from attacks import SETTLED, STREAM_HEAD, Stranger, grpc_message, head_of, open_web, web_frame
+from attacks_further import neighbour
+from attacks_rest import read_all
+from http2 import DATA, END_HEADERS, HEADERS, frame
 from streams_served import config_of, repository
 from streams_setting import ACCURACY, SIDES, VARIANTS
 
@@ -51,10 +54,10 @@ def ask(s, parameters, frame=None):
     return s.recv(65536)
 
 
-def hellos(stranger, connections, clients, rate, every_s):
+def hellos(stranger, connections, clients, rate, every_s, addresses=1):
     """Clients that only say hello, all that they may."""
     def one(number):
-        with stranger.connect(stranger.http) as s:
+        with stranger.connect(stranger.http, neighbour(number % addresses)) as s:
             while stranger.on():
                 for client in range(clients):
                     ask(s, {"stream_client": f"c{number}-{client}", "stream_rate": rate, "stream_slo": SLO_MS * 1000,
@@ -69,6 +72,42 @@ def silent_clients(stranger):
 
 def silent_clients_of_many_connections(stranger):
     hellos(stranger, 30, 8, 120, 0.5)
+
+
+def silent_clients_of_many_addresses(stranger):
+    hellos(stranger, 100, 2, 120, 0.5, 100)
+
+
+def silent_clients_of_streams(stranger):
+    """Over the streams of one gRPC connection, each of which is a connection to the service."""
+    from tritonclient.grpc import service_pb2
+    request = service_pb2.ModelInferRequest(model_name="cameras")
+    request.parameters["stream_client"].string_param = "s"
+    request.parameters["stream_rate"].double_param = 120
+    request.parameters["stream_slo"].int64_param = SLO_MS * 1000
+    request.parameters["stream_hello"].bool_param = True
+    hello, streams = grpc_message(request.SerializeToString()), range(1, 201, 2)
+    def one(_):
+        with stranger.connect(stranger.grpc) as s:
+            s.sendall(SETTLED + b"".join(frame(HEADERS, END_HEADERS, stream, STREAM_HEAD) for stream in streams))
+            threading.Thread(target=read_all, args=(stranger, s), daemon=True).start()
+            while stranger.on():
+                s.sendall(b"".join(frame(DATA, 0, stream, hello) for stream in streams))
+                time.sleep(0.5)
+    stranger.each(1, one)
+
+
+def silent_clients_of_web_sockets(stranger):
+    """Over WebSockets, which say hello as fast as they are answered."""
+    hello = web_frame(json.dumps({"parameters": {"stream_client": "w", "stream_rate": 120, "stream_slo": SLO_MS * 1000,
+                                                 "stream_hello": True}}).encode(), 1)
+    def one(_):
+        with stranger.connect(stranger.http) as s:
+            open_web(s, b"cameras")
+            while stranger.on():
+                s.sendall(hello)
+                s.recv(65536)
+    stranger.each(16, one)
 
 
 def clients_without_number(stranger):
@@ -124,7 +163,8 @@ def liars(stranger):
     stranger.each(8, one)
 
 
-ATTACKS = [silent_clients, silent_clients_of_many_connections, clients_without_number, clients_that_come_again,
+ATTACKS = [silent_clients, silent_clients_of_many_connections, silent_clients_of_many_addresses, silent_clients_of_streams,
+           silent_clients_of_web_sockets, clients_without_number, clients_that_come_again,
            large_frames, floods, liars]
 
 

@@ -35,9 +35,11 @@ class Stranger:
     def on(self):
         return time.monotonic() < self.end
 
-    def connect(self, port):
+    def connect(self, port, address="127.0.0.1"):
+        """From that address of this machine."""
         s = socket.socket()
         s.settimeout(2)
+        s.bind((address, 0))
         s.connect(("127.0.0.1", port))
         return s
 
