@@ -29,11 +29,13 @@ inline void check_call(const InferCall& call, const SharedMemory& regions) {
   ReplyWishes all;
   all.explain = call.wishes.explain;
   for (const ReplyWishes& wishes : {call.wishes, all}) {
-    if (const auto reply = encode_json_reply(part, wishes, regions); !reply.ok()) {
+    if (const auto reply = encode_json_reply(engine::ReplyPart(part), wishes, regions);
+        !reply.ok()) {
       check_refusal(reply.status());
     }
     inference::ModelInferResponse response;
-    if (const auto bad = encode_grpc_reply(part, wishes, regions, response); !bad.ok()) {
+    if (const auto bad = encode_grpc_reply(engine::ReplyPart(part), wishes, regions, response);
+        !bad.ok()) {
       check_refusal(bad);
     }
   }
