@@ -23,7 +23,7 @@ namespace fermata::serve {
 namespace {
 
 constexpr int kHandshakeLimitMs = 10'000;  // from a connection to the client's first settings
-constexpr int kMetadataBytes = 16 * 1024;
+constexpr int kMetadataBytes = 8 * 1024;   // with 32 for each field, as HTTP/2 counts
 constexpr std::chrono::milliseconds kLookAgain(5);      // whether calls and connections have ended
 constexpr std::chrono::seconds kFarewell(1);            // for clients to close what we have closed
 constexpr Duration kTellAgain = Duration::millis(100);  // those who watch the server's health
