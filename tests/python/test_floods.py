@@ -7,6 +7,7 @@ import re
 import select
 import socket
 import struct
+import time
 import urllib.request
 import zlib
 
@@ -307,6 +308,29 @@ def test_new_clients_get_in_where_all_connections_say_only_a_preface(tmp_path):
                 assert late.is_server_live()
         assert earlier.is_server_live()
         assert metric(server, 'fermata_connections{protocol="grpc"}') <= most
+    assert server.stop() == 0, server.log.read_text()
+
+
+def test_new_clients_get_in_where_one_machine_has_most_connections_and_only_pings(tmp_path):
+    most = 32
+    text = f"models: {{models}}\nlisten: {{{{http: 0, grpc: 0, metrics: 0, max_connections: {most}}}}}\n"
+    server = Server(tmp_path, ROOT / "tests" / "data" / "repository", text)
+    host, port = server.grpc.split(":")
+    call = frame(HEADERS, END_HEADERS, 1, of_method("ServerLive")) + frame(DATA, END_STREAM, 1, grpc_message(b""))
+    until = time.monotonic() + START_LIMIT_S
+    with contextlib.ExitStack() as held:
+        clients = [held.enter_context(socket.create_connection((host, int(port)), timeout=START_LIMIT_S)) for _ in range(most)]
+        for client in clients:
+            client.sendall(PREFACE + frame(SETTINGS, 0, 0) + call)
+        late = held.enter_context(grpc.insecure_channel(server.grpc))
+        ready = grpc.channel_ready_future(late)
+        while not ready.done():
+            for client in clients:
+                with contextlib.suppress(OSError):
+                    client.sendall(frame(PING, 0, 0, bytes(8)))
+            with contextlib.suppress(grpc.FutureTimeoutError):
+                ready.result(timeout=0.5)
+            assert time.monotonic() < until, "nobody gives way"
     assert server.stop() == 0, server.log.read_text()
 
 

@@ -179,6 +179,24 @@ TEST_F(FrameWatchTest, LetsResetsPassThatComeOverTime) {
   }
 }
 
+TEST_F(FrameWatchTest, IsActiveWithCallsAndNotWithPings) {
+  const auto begun = now;
+  now += seconds(1);
+  EXPECT_TRUE(watch_.see(frame(kPing, 0, 8) + frame(kSettings, 0, 0)));
+  EXPECT_EQ(watch_.active(), begun);
+  EXPECT_FALSE(watch_.waits());
+  EXPECT_TRUE(watch_.see(frame(kHeaders, kEndHeaders, 10) +
+                         frame_of(kData, kEndStream, 1, message_of(4, 4))));
+  EXPECT_EQ(watch_.active(), now);
+  EXPECT_TRUE(watch_.waits());
+  now += seconds(1);
+  watch_.sent(frame(kData, 0, 9));
+  EXPECT_EQ(watch_.active(), now);
+  EXPECT_TRUE(watch_.waits());
+  watch_.sent(frame(kHeaders, kEndHeaders | kEndStream, 3));
+  EXPECT_FALSE(watch_.waits());
+}
+
 constexpr uint64_t kCall = FrameWatch::kCallHolds, kPiece = FrameWatch::kPieceHolds;
 
 TEST_F(FrameWatchTest, KnowsWhatIsHeldOfMessagesThatAreNotWhole) {

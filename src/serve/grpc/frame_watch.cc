@@ -42,6 +42,7 @@ FrameWatch::FrameWatch(Clock now, std::shared_ptr<AddressAccount> address, uint3
       address_(std::move(address)),
       since_(now()),
       last_(since_),
+      active_(since_),
       most_calls_(most_calls),
       from_client_(kPreface),
       to_client_(0) {}
@@ -54,7 +55,9 @@ bool FrameWatch::see(std::string_view bytes) {
         if (frame.kind == FrameKind::kData) add_data(frame, piece);
       },
       [this](FrameHead frame) {
-        if (is_of_call(frame)) end_frame(frame);
+        if (!is_of_call(frame)) return;
+        active_ = last_;
+        end_frame(frame);
       });
   return is_good && !crumbled_;
 }
@@ -97,6 +100,7 @@ void FrameWatch::sent(std::span<const iovec> pieces, size_t known) {
 
 inline void FrameWatch::end_sent(FrameHead frame) {
   if (frame.kind == FrameKind::kData && frame.size > 0) {
+    active_ = now_();
     replies_ = std::min(replies_ + 1, kFramesASecond);
     updates_ = std::min(updates_ + kUpdates + frame.size / kBytesOfUpdate, kMostUpdates);
   }

@@ -83,8 +83,10 @@ class FrameWatch {
   void sent(std::string_view bytes) { sent(std::array{piece_of(bytes)}, 0); }
   // How many calls have begun.
   uint64_t calls() const { return begun_; }
-  // When something last came.
-  Moment last() const { return last_; }
+  // When something of a call last came or was sent; a ping is none.
+  Moment active() const { return active_; }
+  // A call of it has begun and is not answered.
+  bool waits() const { return sending_ > 0 || asked_ > 0; }
   // What gRPC holds of messages that are not whole, and of calls of which none has come.
   uint64_t unfinished() const { return unfinished_; }
   // Frames that have come, with kCallWork more for each call.
@@ -157,7 +159,8 @@ class FrameWatch {
   Clock now_;
   std::shared_ptr<AddressAccount> address_;
   Moment since_;
-  Moment last_;
+  Moment last_;  // something came
+  Moment active_;
   uint32_t counted_ = 0;  // since then
   uint32_t unsettled_ = 0;
   uint64_t begun_ = 0, unfinished_ = 0, work_ = 0;

@@ -16,8 +16,8 @@
 namespace fermata::serve {
 namespace {
 
-// Without anything from it, where others want its connection; a call may run as long unseen.
-constexpr std::chrono::seconds kIdleLimit(10);
+// Without a call's coming or going, where others want the connection; for who has most of all.
+constexpr std::chrono::seconds kIdleLimit(10), kIdleLimitOfMost(1);
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
 constexpr uint64_t kConnections = 4;    // whose calls an address may have at least
 constexpr size_t kFewAddresses = 1024;  // beyond it those without a connection are forgotten
@@ -190,19 +190,30 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
 }
 
 bool GrpcConnections::evict() {
+  enum Rank : uint8_t { kNeverCalled, kOfMost, kQuiet, kWaits };
+  const auto now = std::chrono::steady_clock::now();
+  absl::flat_hash_map<std::string_view, size_t> counts;
+  for (const auto& [peer, given] : given_) ++counts[given.share->client.address];
   Given* first = nullptr;
-  SeenReads of_first;
+  std::pair<Rank, std::chrono::steady_clock::time_point> of_first;
   for (auto& [peer, given] : given_) {
     if (given.ended) continue;
     const SeenReads seen = seen_reads(given.descriptor);
-    const bool before =
-        std::pair(seen.called, seen.last) < std::pair(of_first.called, of_first.last);
-    if (first != nullptr && !before) continue;
+    const auto idle = now - seen.active;
+    const bool of_most = 2 * counts[given.share->client.address] > limits_.connections;
+    Rank rank = kNeverCalled;
+    if (seen.called && of_most && !seen.waits && idle >= kIdleLimitOfMost) {
+      rank = kOfMost;
+    } else if (seen.called) {
+      if (idle < kIdleLimit) continue;
+      rank = seen.waits ? kWaits : kQuiet;
+    }
+    const std::pair own(rank, seen.active);
+    if (first != nullptr && own >= of_first) continue;
     first = &given;
-    of_first = seen;
+    of_first = own;
   }
-  const auto idle = std::chrono::steady_clock::now() - of_first.last;
-  if (first == nullptr || (of_first.called && idle < kIdleLimit)) return false;
+  if (first == nullptr) return false;
   first->ended = true;
   end_watched(first->descriptor, first->watch, SHUT_RDWR);
   return true;

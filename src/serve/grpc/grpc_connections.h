@@ -88,8 +88,10 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   SharePtr share_at_first(const std::string& peer, Context context);
   void closed(const std::string& peer, uint64_t connection);
   void end(uint64_t connection);
-  // Both under the lock. Ends the connection that came first of those that have never called, else
-  // the one over which nothing has come for longest, at least ten seconds. False: there is none.
+  // Both under the lock. Ends one connection: the oldest that has never called; else, where an
+  // address has more than half of all, one of it that waits for nothing and has not called for a
+  // second; else one over which no call has come or gone for ten seconds, those that wait for an
+  // answer last. The quietest of each. False: there is none. O(connections).
   bool evict();
   Address& address(const std::string& name);
   int64_t most_calls(uint64_t streams) const;  // of an address

@@ -252,7 +252,7 @@ SeenReads seen_reads(int socket) {
   if (watched == nullptr) return {true, steady_now()};
   const std::scoped_lock lock(watched->mutex);
   if (watched->watch == 0) return {true, steady_now()};
-  return {watched->frames->calls() > 0, watched->frames->last()};
+  return {watched->frames->calls() > 0, watched->frames->active(), watched->frames->waits()};
 }
 
 void end_watched(int socket, uint64_t watch, int how) {

@@ -37,7 +37,8 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address = n
 // What has come over a watched socket; of one that is not, as if it had just come and called.
 struct SeenReads {
   bool called = true;
-  std::chrono::steady_clock::time_point last;
+  std::chrono::steady_clock::time_point active;  // with a call
+  bool waits = false;                            // for an answer
 };
 SeenReads seen_reads(int socket);
 
