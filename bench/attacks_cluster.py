@@ -249,20 +249,16 @@ def data_message(wire):
     return b"".join(data_frames(1, grpc_message(wire), end=False))
 
 
+def binary(model, datatype, shape, data, **parameters):
+    """A request over HTTP whose one input follows its JSON."""
+    head = json.dumps({"parameters": parameters, "inputs": [
+        {"name": "x", "datatype": datatype, "shape": shape, "parameters": {"binary_data_size": len(data)}}]}).encode()
+    return head_of(len(head) + len(data), f"Inference-Header-Content-Length: {len(head)}\r\n", f"/v2/models/{model}/infer") + head + data
+
+
 def long_parameters(stranger):
     """Parameters of 40 MB, of requests that share batches with others'."""
-    head = json.dumps({"parameters": {"mine": "x" * (40 * MIB)}, "inputs": [{
-        "name": "x", "datatype": "FP32", "shape": [1, 64], "parameters": {"binary_data_size": 256}}]}).encode()
-    request = head_of(len(head) + 256, f"Inference-Header-Content-Length: {len(head)}\r\n", "/v2/models/quick/infer") + head + bytes(256)
-
-    def one(_):
-        with stranger.connect(stranger.http) as s:
-            s.settimeout(30)
-            while stranger.on():
-                s.sendall(request)
-                if not s.recv(65536):
-                    return
-    stranger.each(4, one)
+    attacks_more.of_http(stranger, 4, binary("quick", "FP32", [1, 64], bytes(256), mine="x" * (40 * MIB)))
 
 
 def many_dimensions(stranger):
@@ -283,10 +279,7 @@ def many_dimensions(stranger):
 
 def kept_outputs(stranger):
     """Pipelines of an hour that are given up once their first stage has run, whose outputs the worker keeps."""
-    data = bytes(12 * MIB)
-    head = json.dumps({"parameters": {"timeout": 3_600_000_000}, "inputs": [{
-        "name": "x", "datatype": "UINT8", "shape": [1, len(data)], "parameters": {"binary_data_size": len(data)}}]}).encode()
-    request = head_of(len(head) + len(data), f"Inference-Header-Content-Length: {len(head)}\r\n", "/v2/models/chain/infer") + head + data
+    request = binary("chain", "UINT8", [1, 12 * MIB], bytes(12 * MIB), timeout=3_600_000_000)
 
     def one(_):
         with stranger.connect(stranger.http) as s:
@@ -312,39 +305,13 @@ def given_up(stranger):
 
 def tight_large_inputs(stranger):
     """Inputs of 12 MB with a deadline that they hardly make, of a model that others call."""
-    data = bytes(12 * MIB)
-    head = json.dumps({"parameters": {"timeout": 60_000}, "inputs": [{
-        "name": "x", "datatype": "UINT8", "shape": [1, len(data)], "parameters": {"binary_data_size": len(data)}}]}).encode()
-    request = head_of(len(head) + len(data), f"Inference-Header-Content-Length: {len(head)}\r\n",
-                      "/v2/models/identity-uint8/infer") + head + data
-
-    def one(_):
-        with stranger.connect(stranger.http) as s:
-            s.settimeout(30)
-            while stranger.on():
-                s.sendall(request)
-                if not s.recv(1 << 20):
-                    return
-    stranger.each(2, one)
+    attacks_more.of_http(stranger, 2, binary("identity-uint8", "UINT8", [1, 12 * MIB], bytes(12 * MIB), timeout=60_000))
 
 
 def many_texts(stranger):
     """Requests of many items with millions of empty texts, each part of which has to be found in it."""
     items, each = 128, 50_000
-    data = bytes(4 * items * each)
-    head = json.dumps({"inputs": [{"name": "x", "datatype": "BYTES", "shape": [items, each],
-                                   "parameters": {"binary_data_size": len(data)}}]}).encode()
-    request = head_of(len(head) + len(data), f"Inference-Header-Content-Length: {len(head)}\r\n",
-                      "/v2/models/identity-bytes/infer") + head + data
-
-    def one(_):
-        with stranger.connect(stranger.http) as s:
-            s.settimeout(30)
-            while stranger.on():
-                s.sendall(request)
-                if not s.recv(1 << 20):
-                    return
-    stranger.each(2, one)
+    attacks_more.of_http(stranger, 2, binary("identity-bytes", "BYTES", [items, each], bytes(4 * items * each)))
 
 
 def grown_replies(stranger):

@@ -341,11 +341,7 @@ def chunk_extensions(stranger):
 
 def empty_lines(stranger):
     """Empty lines before a request that never comes."""
-    def one(_):
-        with stranger.connect(stranger.http) as s:
-            while stranger.on():
-                s.sendall(b"\r\n" * 30_000)
-    stranger.each(8, one)
+    of_http(stranger, 8, b"\r\n" * 30_000, reads=False)
 
 
 def half_closed(stranger):
