@@ -13,7 +13,7 @@ there); rows of attacks that are not run now stay, each with what drew it. Exit 
 what they lose at rest, their 99th percentile was more than 5 times that at rest (and 20 ms), the memory grew by more than
 1.2 times listen.memory_mb, or a minute later was not within 10 % of that of before.
 
-The stranger has the canary's address, and runs ten below it in priority (nice): it would be on another machine, and what it takes of this
+Unless its attack says otherwise, the stranger has the canary's address; it runs ten below it in priority (nice): it would be on another machine, and what it takes of this
 one's cores to make its bytes is no fault of the server's."""
 
 import argparse

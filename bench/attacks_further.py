@@ -33,14 +33,14 @@ def narrow(port, address="127.0.0.1"):
     return s
 
 
-def held_open(stranger, port, count, opening, again, every_s, addresses=1):
+def held_open(stranger, port, count, opening, again, every_s, addresses=1, first=0):
     """So many connections of as many addresses, each of which says `again` now and then; those that are closed are made anew."""
     held, due = {}, time.monotonic()
     while stranger.on():
         for number in range(count):
             try:
                 if number not in held:
-                    held[number] = stranger.connect(port, neighbour(number % addresses))
+                    held[number] = stranger.connect(port, neighbour(first + number % addresses))
                     held[number].sendall(opening)
                 else:
                     held[number].setblocking(False)
@@ -125,8 +125,8 @@ def busy_uploads(stranger):
 
 
 def busy_requests(stranger):
-    """As many connections as there may be, each with a request that waits for a slow model."""
-    held_open(stranger, stranger.http, 1030, infer_json("slow", timeout=LONG_US), infer_json("slow", timeout=LONG_US), 0.5)
+    """As many connections as there may be of an address that is not the canary's, each with requests for a slow model."""
+    held_open(stranger, stranger.http, 1030, infer_json("slow", timeout=LONG_US), infer_json("slow", timeout=LONG_US), 0.5, first=1)
 
 
 def busy_web_sockets(stranger):

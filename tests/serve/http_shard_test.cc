@@ -29,6 +29,7 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   HttpShardTest() {
     options_.budget = std::make_shared<ByteBudget>(kBodies * kBodyHolds + 500);
     first_.next = &second_;
+    second_.addresses = first_.addresses;
     second_.next = &first_;
     while (stalled_.size() < kBodies) stalled_.push_back(begin(first_, kBody, kBody / 2));
     while (options_.budget->used() < kBodies * kBodyHolds) turn(first_);
@@ -41,6 +42,7 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   }
   void request(HttpExchange exchange) override {
     ++requests_;
+    if (holds_) return held_.push_back(std::move(exchange));
     HttpResponse response;
     response.body.assign(reply_bytes_, 'x');
     exchange.respond(std::move(response));
@@ -48,18 +50,39 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   void opened(uint64_t) override {}
   void closed(uint64_t) override {}
 
-  // A request of which half has been sent.
-  Ends begin(HttpShard& shard, size_t body, size_t sent) {
+  // A connection from an address of this machine.
+  Ends connect(HttpShard& shard, uint8_t from = 1) {
     Tcp::acceptor acceptor(shard.io, {boost::asio::ip::address_v4::loopback(), 0});
-    Tcp::socket client(shard.io), server(shard.io);
+    Tcp::socket client(shard.io, {boost::asio::ip::address_v4({127, 0, 0, from}), 0});
+    Tcp::socket server(shard.io);
     client.connect(acceptor.local_endpoint());
     acceptor.accept(server);
-    auto connection = std::make_shared<HttpConnection>(std::move(server), shard);
-    connection->start();
+    return {std::move(client), std::make_shared<HttpConnection>(std::move(server), shard)};
+  }
+  // A request of which so much has been sent.
+  Ends begin(HttpShard& shard, size_t body, size_t sent, uint8_t from = 1) {
+    Ends ends = connect(shard, from);
+    ends.server->start();
+    send(ends, body, sent);
+    return ends;
+  }
+  static void send(Ends& ends, size_t body, size_t sent) {
     const std::string head =
         "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body) + "\r\n\r\n";
-    boost::asio::write(client, boost::asio::buffer(head + std::string(sent, 'x')));
-    return {std::move(client), std::move(connection)};
+    boost::asio::write(ends.client, boost::asio::buffer(head + std::string(sent, 'x')));
+  }
+  // One that has been served and is idle.
+  Ends serve(HttpShard& shard, uint8_t from = 1) {
+    Ends ends = begin(shard, 0, 0, from);
+    const auto is_served = [&] {
+      const InTheWay how = ends.server->in_the_way(now());
+      return how == InTheWay::kIdle || how == InTheWay::kQuiet;
+    };
+    while (!is_served()) turn(shard);
+    return ends;
+  }
+  static bool is_open(HttpShard& shard, const Ends& ends) {
+    return std::find(shard.open.begin(), shard.open.end(), ends.server) != shard.open.end();
   }
   // One for which there is no memory: it is asked for in the other shard.
   Ends begin_waiting(size_t body, size_t sent) {
@@ -83,6 +106,7 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
     text.resize(ends.client.read_some(boost::asio::buffer(text), failed));
     return text;
   }
+  using InTheWay = HttpConnection::InTheWay;
   static HttpConnection::Moment now() { return std::chrono::steady_clock::now(); }
 
   HttpOptions options_;
@@ -90,6 +114,8 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   HttpShard first_{options_, *this, draining_}, second_{options_, *this, draining_};
   std::vector<Ends> stalled_;
   int requests_ = 0;
+  bool holds_ = false;  // what is asked, without a reply
+  std::vector<HttpExchange> held_;
   size_t reply_bytes_ = 0;
 };
 
@@ -136,9 +162,51 @@ TEST_F(HttpShardTest, OneThatDoesNotReadItsReplyGivesWayToANewOne) {
   reply_bytes_ = size_t{64} << 20;  // more than lies between two sockets
   Ends ends = begin(second_, 0, 0);
   while (requests_ == 0) turn(second_);
-  EXPECT_FALSE(second_.evict(now()));
-  EXPECT_TRUE(second_.evict(now() + std::chrono::minutes(1)));
+  EXPECT_FALSE(second_.evict(nullptr, now()));
+  EXPECT_TRUE(second_.evict(nullptr, now() + std::chrono::minutes(1)));
   EXPECT_TRUE(second_.open.empty());
+}
+
+// Who has been served comes again, and is closed after those that were not.
+TEST_F(HttpShardTest, BodiesThatDoNotEndGiveWayBeforeWhoWasServed) {
+  options_.budget = nullptr;
+  Ends served = serve(second_), uploads = begin(second_, kBody, kBody / 2);
+  Ends asks_nothing = connect(second_), newcomer = connect(second_);
+  asks_nothing.server->start();
+  while (uploads.server->slowness(now() + std::chrono::hours(1)) == 0) turn(second_);
+  EXPECT_TRUE(second_.evict(newcomer.server.get(), now()));
+  EXPECT_FALSE(is_open(second_, asks_nothing));
+  EXPECT_TRUE(second_.evict(newcomer.server.get(), now() + std::chrono::seconds(5)));
+  EXPECT_FALSE(is_open(second_, uploads));
+  EXPECT_TRUE(second_.evict(newcomer.server.get(), now()));
+  EXPECT_FALSE(is_open(second_, served));
+}
+
+TEST_F(HttpShardTest, ANewcomerTakesThePlaceOfNobodyWhoseAddressHasFewer) {
+  Ends few = serve(second_, 2);
+  std::vector<Ends> many;
+  for (int i = 0; i < 2; ++i) many.push_back(serve(second_, 3));
+  Ends another = connect(second_, 3), third = connect(second_, 4);
+  EXPECT_TRUE(second_.evict(another.server.get(), now()));
+  EXPECT_TRUE(is_open(second_, few));
+  EXPECT_FALSE(is_open(second_, many[0]));
+  EXPECT_TRUE(second_.evict(another.server.get(), now()));
+  EXPECT_FALSE(second_.evict(another.server.get(), now()));
+  EXPECT_TRUE(second_.evict(third.server.get(), now()));
+  EXPECT_FALSE(is_open(second_, few));
+}
+
+TEST_F(HttpShardTest, TheLastPlacesAreLeftToAddressesThatHaveFew) {
+  options_.max_connections = 32;  // the first shard has 20 of them, of another address
+  std::vector<Ends> busy;
+  holds_ = true;
+  for (int i = 0; i < 10; ++i) busy.push_back(begin(second_, 0, 0, 2));
+  while (held_.size() < 10) turn(second_);
+  Ends another = connect(second_, 2), few = connect(second_, 3);
+  EXPECT_FALSE(second_.has_room_for(*another.server));
+  another.server->turn_away();
+  EXPECT_THAT(received(another), StartsWith("HTTP/1.1 503"));
+  EXPECT_TRUE(second_.has_room_for(*few.server));
 }
 
 TEST_F(HttpShardTest, AsManyStalledBodiesOfAnotherShardEndAsOneNeeds) {

@@ -20,6 +20,10 @@ using Failure = boost::system::error_code;
 
 constexpr size_t kReadSize = 16 * 1024;  // at most, at a time; of a body kBodyReadSize
 constexpr size_t kRequestsUnderWay = 2;
+constexpr std::string_view kTurnedAway =
+    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 51\r\n"
+    "Connection: close\r\nRetry-After: 1\r\n\r\n"
+    R"({"error":"too many connections, try again shortly"})";
 constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 constexpr std::string_view kHeadEnds = "\r\n", kHeadEndsLast = "Connection: close\r\n\r\n";
 constexpr std::string_view kHeadEndsKept =
@@ -69,15 +73,23 @@ HttpConnection::HttpConnection(Socket socket, HttpShard& shard)
     : socket_(std::move(socket)),
       shard_(shard),
       client_(client_of(socket_)),
+      address_(shard.addresses, client_.address),
       budget_(std::make_shared<ByteBudget>(shard.options.connection_bytes, shard.options.budget)),
       parser_(shard.options.max_body_bytes),
-      since_(std::chrono::steady_clock::now()) {}
+      opened_(std::chrono::steady_clock::now()),
+      since_(opened_) {}
 
 void HttpConnection::start() {
   place_ = shard_.open.insert(shard_.open.end(), shared_from_this());
   shard_.count.fetch_add(1, std::memory_order_relaxed);
   shard_.handler.opened(client_.connection);
   proceed();
+}
+
+void HttpConnection::turn_away() {
+  Failure ignored;
+  socket_.non_blocking(true, ignored);
+  socket_.send(net::buffer(kTurnedAway.data(), kTurnedAway.size()), 0, ignored);
 }
 
 void HttpConnection::close() {

@@ -17,6 +17,7 @@
 #include "serve/http/http_server.h"
 #include "serve/http/upgraded.h"
 #include "serve/http/web_socket.h"
+#include "serve/net/address_counts.h"
 #include "serve/net/pace.h"
 
 namespace fermata::serve {
@@ -39,18 +40,22 @@ struct HttpShard {
   std::chrono::steady_clock::time_point wait_for_rest_until =
       std::chrono::steady_clock::time_point::max();
   HttpShard* next = this;  // all shards of a server, round and round
+  std::shared_ptr<AddressCounts> addresses = std::make_shared<AddressCounts>();  // of all shards
 
-  // Closes the connection that has been without a request for longest, of those that have never
-  // had one if there are any, else one whose client does not read its reply, else the slowest of
-  // who holds memory. False: there is none.
-  bool evict(std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
+  // Whether there is a place for one that has just come, or one is made by evict(). The last
+  // sixteenth of all places is left to addresses that have at most a sixteenth.
+  bool has_room_for(const HttpConnection& newcomer);
+  // Closes the first in the order of HttpConnection::InTheWay; of each kind one whose address has
+  // most, the longest unused of those; of slow ones the slowest. None of an address that has fewer
+  // than the newcomer's after kSlow, or if it has come within a second. False: there is
+  // none. `newcomer` is null where a descriptor is wanted. O(open).
+  bool evict(const HttpConnection* newcomer,
+             std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Closes those whose client takes too long.
   void sweep();
   // Gives up the slowest body or reply, of those that would take longer than that to come or to go
   // with what they hold. False: there is none.
   bool end_slowest(std::chrono::duration<double> than = {});
-  // The same of any, without a word: its connection is wanted.
-  bool close_slowest();
   // The same in the other shards, one after the other until one has one; then, on this shard's
   // thread, the connection goes on, if it still lives. False: there is no other.
   bool end_slowest_elsewhere(std::weak_ptr<HttpConnection> waiting);
@@ -85,10 +90,23 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   HttpConnection(Socket socket, HttpShard& shard);
   void start();
   void close();
-  bool idle() const;                       // no request is under way
-  bool served() const { return served_; }  // it has had a reply
+  // There is no place for it: 503, in place of start().
+  void turn_away();
+  bool idle() const;  // no request is under way
   bool overdue(Moment now) const;
-  bool takes_long_to_read(Moment now) const;  // its client, the reply
+  // How much it is in the way of others where connections are short; who waits for us is not.
+  enum class InTheWay : uint8_t {
+    kNeverAsked,  // it is idle, and has never had a reply
+    kQuiet,       // idle for some seconds
+    kSlow,        // its body comes, or its reply goes, too slowly: slowness()
+    kJustCame,    // it has had no time to ask
+    kLongUpload,  // its body has been coming for some seconds
+    kIdle,
+    kNot,
+  };
+  InTheWay in_the_way(Moment now) const;
+  bool is_new(Moment now) const { return now - opened_ < std::chrono::seconds(1); }
+  const AddressCounts::Place& place() const { return address_; }
   // How many seconds what it holds would take to come or to go, as it came or went lately; 0: it
   // is not slow.
   double slowness(Moment now) const;
@@ -135,11 +153,13 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void end();
   void watch_a_client_that_sends_no_more();
   bool waits_for_last_reply() const;
+  bool takes_long_to_read(Moment now) const;  // its client, the reply
   Slot make_slot(HttpResponse response, bool last, bool without_body) const;
 
   Socket socket_;
   HttpShard& shard_;
   const Client client_;
+  const AddressCounts::Place address_;
   const std::shared_ptr<ByteBudget> budget_;
   std::list<std::shared_ptr<HttpConnection>>::iterator place_;
   boost::beast::flat_buffer buffer_;
@@ -153,8 +173,9 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   std::deque<Slot> slots_;
   std::deque<Slot> written_;  // while writing_, what is being written
   uint64_t first_ = 0;        // number of slots_.front()
-  Moment since_;              // of the phase that overdue() looks at
-  Moment heard_;              // when bytes came last
+  const Moment opened_;
+  Moment since_;  // of the phase that overdue() looks at
+  Moment heard_;  // when bytes came last
   bool reading_ = false, writing_ = false, proceeding_ = false, closed_ = false;
   bool served_ = false;
   bool sent_all_ = false;   // the client sends no more

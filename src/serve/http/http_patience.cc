@@ -10,7 +10,9 @@ namespace {
 
 constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
 constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
-constexpr std::chrono::seconds kReadLimit(10);     // for a reply, where others want the connection
+// Idle, for a reply or for a body, where others want the connection.
+constexpr std::chrono::seconds kPatience(10);
+constexpr std::chrono::milliseconds kTimeToAsk(100);  // of who has just come
 constexpr std::chrono::seconds kLingerLimit(2);
 constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory is wanted
 // From a connection's last reply until the server that stops takes it for one without a request:
@@ -38,7 +40,18 @@ bool HttpConnection::overdue(Moment now) const {
 
 bool HttpConnection::takes_long_to_read(Moment now) const {
   const bool writes = web_ != nullptr ? web_->waits_for_client() : writing_;
-  return writes && now - since_ > kReadLimit;
+  return writes && now - since_ > kPatience;
+}
+
+HttpConnection::InTheWay HttpConnection::in_the_way(Moment now) const {
+  const bool is_long = now - since_ > kPatience;
+  if (idle() && !served_) {
+    return now - opened_ < kTimeToAsk ? InTheWay::kJustCame : InTheWay::kNeverAsked;
+  }
+  if (idle()) return is_long ? InTheWay::kQuiet : InTheWay::kIdle;
+  if (takes_long_to_read(now) || slowness(now) > 0) return InTheWay::kSlow;
+  const bool brings = !incoming_.empty() && !continue_ && !waiting_;
+  return brings && slots_.empty() && is_long ? InTheWay::kLongUpload : InTheWay::kNot;
 }
 
 double HttpConnection::slowness(Moment now) const {

@@ -19,10 +19,6 @@ namespace {
 namespace net = boost::asio;
 
 constexpr std::chrono::milliseconds kSweepEvery(1000), kSweepWhenDraining(50);
-constexpr std::string_view kTurnedAway =
-    "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nContent-Length: 51\r\n"
-    "Connection: close\r\nRetry-After: 1\r\n\r\n"
-    R"({"error":"too many connections, try again shortly"})";
 
 void sweep_from_now_on(HttpShard& shard, net::steady_timer& timer) {
   timer.expires_after(shard.draining ? kSweepWhenDraining : kSweepEvery);
@@ -90,7 +86,10 @@ struct HttpServer::Impl {
     for (uint32_t i = 0; i < options.threads; ++i) {
       shards.emplace_back(new Shard{{options, handler, draining}});
     }
-    for (size_t i = 0; i < shards.size(); ++i) shards[i]->next = &*shards[(i + 1) % shards.size()];
+    for (size_t i = 0; i < shards.size(); ++i) {
+      shards[i]->next = &*shards[(i + 1) % shards.size()];
+      shards[i]->addresses = shards[0]->addresses;
+    }
   }
   ~Impl() { stop(); }
 
@@ -117,22 +116,16 @@ struct HttpServer::Impl {
 
   void evict() {
     for (const auto& shard : shards) {
-      net::post(shard->io, [&shard = *shard] { shard.evict(); });
+      net::post(shard->io, [&shard = *shard] { shard.evict(nullptr); });
     }
   }
 
   void accepted(Acceptor::Socket socket) {
     Shard& shard = *shards[next_shard];
     next_shard = (next_shard + 1) % shards.size();
-    const bool full = connections() >= options.max_connections;
-    net::dispatch(shard.io, [&shard, full, socket = std::move(socket)]() mutable {
-      if (full && !shard.evict()) {
-        boost::system::error_code ignored;
-        socket.non_blocking(true, ignored);
-        socket.send(net::buffer(kTurnedAway.data(), kTurnedAway.size()), 0, ignored);
-        return;
-      }
-      std::make_shared<HttpConnection>(std::move(socket), shard)->start();
+    net::dispatch(shard.io, [&shard, socket = std::move(socket)]() mutable {
+      const auto connection = std::make_shared<HttpConnection>(std::move(socket), shard);
+      shard.has_room_for(*connection) ? connection->start() : connection->turn_away();
     });
   }
 

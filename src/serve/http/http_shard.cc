@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <boost/asio/post.hpp>
 #include <chrono>
 #include <memory>
@@ -12,22 +11,42 @@ namespace {
 namespace net = boost::asio;
 
 constexpr std::chrono::milliseconds kSearchEvery(10);  // where none was found: it takes O(open)
+constexpr size_t kPartForFew = 16;                     // of all places, for addresses that have few
 constexpr int kEndedAtATime = 8;  // what a reply held comes back when its write has ended
 
 }  // namespace
 
-bool HttpShard::evict(std::chrono::steady_clock::time_point now) {
-  const auto close_first = [this](const auto& which) {
-    const auto found = std::find_if(open.begin(), open.end(), which);
-    if (found == open.end()) return false;
-    const auto alive = *found;
-    alive->close();
-    return true;
-  };
-  return close_first([](const auto& c) { return c->idle() && !c->served(); }) ||
-         close_first([](const auto& c) { return c->idle(); }) ||
-         close_first([now](const auto& c) { return c->takes_long_to_read(now); }) ||
-         close_slowest();
+bool HttpShard::has_room_for(const HttpConnection& newcomer) {
+  const size_t most = options.max_connections, part = most / kPartForFew;
+  const size_t own = newcomer.place().count();
+  size_t all = count.load(std::memory_order_relaxed);
+  for (const HttpShard* other = next; other != this; other = other->next) {
+    all += other->count.load(std::memory_order_relaxed);
+  }
+  return all < (own > part ? most - part : most) || evict(&newcomer);
+}
+
+bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now) {
+  using InTheWay = HttpConnection::InTheWay;
+  std::shared_ptr<HttpConnection> first;
+  auto of_first = InTheWay::kNot;
+  double most = 0;
+  for (const auto& connection : open) {
+    const InTheWay how = connection->in_the_way(now);
+    if (how == InTheWay::kNot || how > of_first) continue;
+    const auto& place = connection->place();
+    const bool is_of_fewer = newcomer != nullptr && !place.has_address_of(newcomer->place()) &&
+                             place.count() < newcomer->place().count();
+    if (is_of_fewer && (how > InTheWay::kSlow || connection->is_new(now))) continue;
+    const double weight =
+        how == InTheWay::kSlow ? connection->slowness(now) : static_cast<double>(place.count());
+    if (how == of_first && weight <= most) continue;
+    first = connection;
+    of_first = how;
+    most = weight;
+  }
+  if (first != nullptr) first->close();
+  return first != nullptr;
 }
 
 void HttpShard::sweep() {
@@ -39,12 +58,6 @@ void HttpShard::sweep() {
   for (int i = 0; i < kEndedAtATime && options.budget != nullptr; ++i) {
     if (!options.budget->is_short() || !end_slowest(kSlow)) return;
   }
-}
-
-bool HttpShard::close_slowest() {
-  const auto slowest = find_slowest({});
-  if (slowest != nullptr) slowest->close();
-  return slowest != nullptr;
 }
 
 bool HttpShard::end_slowest(std::chrono::duration<double> than) {

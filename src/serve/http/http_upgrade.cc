@@ -35,6 +35,7 @@ void HttpConnection::become(HttpRequestState& request, std::unique_ptr<Upgraded>
   deaf_ = true;
   slots_.clear();
   web_ = std::move(what);
+  served_ = true;
   upgrade_ = std::move(request.message);
   if (!writing_) web_->accept(std::move(upgrade_));
 }

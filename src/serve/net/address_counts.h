@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace fermata::serve {
+
+// How many connections each address has. Thread-safe.
+class AddressCounts {
+  using Counts = std::map<std::string, std::atomic<size_t>>;
+
+ public:
+  // Of one connection, until it goes.
+  class Place {
+   public:
+    Place(std::shared_ptr<AddressCounts> of, const std::string& address)
+        : of_(std::move(of)), entry_(of_->add(address)) {}
+    ~Place() { of_->remove(entry_); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    // That its address has, with this one.
+    size_t count() const { return entry_->second.load(std::memory_order_relaxed); }
+    bool has_address_of(const Place& other) const { return entry_ == other.entry_; }
+
+   private:
+    const std::shared_ptr<AddressCounts> of_;
+    const Counts::iterator entry_;
+  };
+
+ private:
+  Counts::iterator add(const std::string& address) {
+    const std::scoped_lock lock(mutex_);
+    const auto entry = counts_.try_emplace(address, 0).first;
+    ++entry->second;
+    return entry;
+  }
+  void remove(Counts::iterator entry) {
+    const std::scoped_lock lock(mutex_);
+    if (--entry->second == 0) counts_.erase(entry);
+  }
+
+  std::mutex mutex_;
+  Counts counts_;
+};
+
+}  // namespace fermata::serve
