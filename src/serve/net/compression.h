@@ -27,7 +27,7 @@ class Unpacking {
   using Hold = absl::FunctionRef<bool(size_t)>;
   static constexpr size_t kAtATime = 256 * 1024;
   // Of the text: blocks of nothing take longer than what they would say.
-  static constexpr size_t kReadAtATime = kAtATime / 2;
+  static constexpr size_t kReadAtATime = kAtATime / 8;
 
   // Of at most `limit` bytes, so that a small text cannot fill the memory. It outlives this.
   Unpacking(std::string_view text, Encoding encoding, size_t limit);
