@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "serve/call/status_map.h"
 #include "serve/config/reach.h"
+#include "serve/grpc/answer.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/operations/settings.h"
 
@@ -19,37 +20,11 @@ using Unary = GrpcService::Unary;
 using In = GrpcService::In;
 using Out = GrpcService::Out;
 
-// A call whose answer counts for its address until it is sent.
-class Answer final : public grpc::ServerUnaryReactor {
- public:
-  Answer(const GrpcHouse& house, grpc::CallbackServerContext& context)
-      : share_(house.share_of(context)) {}
-  // `work` writes to `to`.
-  template <class Work>
-  Unary give(Out to, Work work) {
-    absl::Status status = work();
-    if (status.ok()) status = GrpcHouse::hold_answer(share_->answers, unsent_, to->Length());
-    Finish(grpc_status(status));
-    return this;
-  }
-  void OnDone() override { delete this; }
-  bool InternalInlineable() override { return true; }  // OnDone is short
-
- private:
-  const GrpcHouse::SharePtr share_;
-  HeldBytes unsent_;
-};
-
 // Without an answer.
 Unary refuse(Context context, const absl::Status& status) {
   auto* reactor = context->DefaultReactor();
   reactor->Finish(grpc_status(status));
   return reactor;
-}
-
-template <class Work>
-Unary give(const GrpcHouse& house, Context context, Out to, Work work) {
-  return (new Answer(house, *context))->give(to, std::move(work));
 }
 
 // It is the call's own; emptied, it is not kept beside what is made of it.
@@ -81,24 +56,24 @@ absl::Status answer(const GrpcHouse& house, Context context, In from, Out to, Ca
 template <class Request, class Response>
 Unary ask(const GrpcHouse& house, Context context, In from, Out to,
           absl::Status (Operations::*call)(const Request&, Response&) const) {
-  return give(house, context, to,
-              [&] { return answer<Request, Response>(house, context, from, to, call); });
+  return Answer::give(house, *context, *to,
+                      [&] { return answer<Request, Response>(house, context, from, to, call); });
 }
 
 // The same of a function that takes the operations.
 template <class Request, class Response>
 Unary ask_of(const GrpcHouse& house, Context context, In from, Out to,
              absl::Status (*call)(const Operations&, const Request&, Response&)) {
-  return give(house, context, to,
-              [&] { return answer<Request, Response>(house, context, from, to, call); });
+  return Answer::give(house, *context, *to,
+                      [&] { return answer<Request, Response>(house, context, from, to, call); });
 }
 
 // The same where administrative calls are answered.
 template <class Request, class Response, class Call>
 Unary ask_admin(const GrpcHouse& house, Context context, In from, Out to, Call call) {
   if (!house.admin) return refuse(context, admin_is_off());
-  return give(house, context, to,
-              [&] { return answer<Request, Response>(house, context, from, to, call); });
+  return Answer::give(house, *context, *to,
+                      [&] { return answer<Request, Response>(house, context, from, to, call); });
 }
 
 // Under way until its answer is sent.
@@ -133,7 +108,7 @@ Unary begin(GrpcHouse& house, Context context, In from, Out to,
 // Of a call that asks nothing of the server.
 template <class Response>
 Unary say(const GrpcHouse& house, Context context, Out to, const Response& response) {
-  return give(house, context, to, [&] { return write(response, to); });
+  return Answer::give(house, *context, *to, [&] { return write(response, to); });
 }
 
 }  // namespace

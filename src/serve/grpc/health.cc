@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/status.h"
-#include "serve/call/status_map.h"
+#include "serve/grpc/answer.h"
 #include "serve/grpc/grpc_message.h"
 #include "serve/grpc/reflection.h"
 #include "serve/grpc/scaler.h"
@@ -67,13 +67,12 @@ void HealthService::drain() {
 grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* context,
                                                const grpc::ByteBuffer* request,
                                                grpc::ByteBuffer* response) {
-  auto name = read_name(request);
-  absl::Status status = name.status();
-  if (name.ok() && !is_known(*name)) status = not_found("no service '{}'", *name);
-  if (status.ok()) status = write(status_of(house_), *response);
-  auto* reactor = context->DefaultReactor();
-  reactor->Finish(grpc_status(status));
-  return reactor;
+  const auto name = read_name(request);
+  return Answer::give(house_, *context, *response, [&]() -> absl::Status {
+    RETURN_IF_ERROR(name.status());
+    if (!is_known(*name)) return not_found("no service '{}'", *name);
+    return write(status_of(house_), *response);
+  });
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
