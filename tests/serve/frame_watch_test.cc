@@ -213,6 +213,21 @@ TEST_F(FrameWatchTest, KnowsWhatIsHeldOfMessagesThatAreNotWhole) {
   EXPECT_EQ(watch_.unfinished(), 0u);
 }
 
+// Nothing of them is sent any more, whatever the server makes of them.
+TEST_F(FrameWatchTest, KnowsWhatIsHeldForAClientThatTakesNothing) {
+  for (uint8_t stream = 1; stream <= FrameWatch::kFewAsked + 3; ++stream) {
+    EXPECT_TRUE(watch_.see(frame_of(kHeaders, kEndHeaders, stream, "head") +
+                           frame_of(kData, kEndStream, stream, message_of(1, 1))));
+  }
+  EXPECT_EQ(watch_.unread(), 0u);
+  watch_.stuck(true);
+  EXPECT_EQ(watch_.unread(), 3 * kCall);
+  EXPECT_TRUE(watch_.see(frame_of(kReset, 0, 3, "1234")));
+  EXPECT_EQ(watch_.unread(), 2 * kCall);
+  watch_.stuck(false);
+  EXPECT_EQ(watch_.unread(), 0u);
+}
+
 TEST_F(FrameWatchTest, ForgetsCallsThatTheServerEnds) {
   for (const auto& end : {frame_of(kReset, 0, 3, "1234"),
                           frame_of(kHeaders, kEndStream | kEndHeaders, 3, "status")}) {
@@ -548,6 +563,33 @@ TEST_F(FrameWatchTest, CallsOfWhichNoneIsWaitedForAreAFloodOfTheirAddress) {
     FrameWatch watch(clock_of_test, address);
     all += given_up(watch, std::chrono::milliseconds(5), 10'000);
   }
+  EXPECT_LT(all, 2 * AddressAccount::kGivenUpAtOnce);
+}
+
+// As at a deadline that the server knows of.
+TEST_F(FrameWatchTest, CallsThatTheServerEndsAtTheirDeadlineAreGivenUp) {
+  const auto address = std::make_shared<AddressAccount>(1000);
+  const std::string call =
+      frame_of(kHeaders, kEndHeaders, 1, "") + frame_of(kData, kEndStream, 1, message_of(1, 1));
+  const std::string answer = frame_of(kHeaders, kEndStream | kEndHeaders, 1, "status");
+  const auto until_flood = [&](FrameWatch& watch, const std::string& sent) {
+    watch.answered();
+    EXPECT_TRUE(watch.see(std::string(24, 'P') + frame_of(kSettings, kAcknowledged, 0, "")));
+    open_wide(watch);
+    for (size_t all = 0; all < 10'000; ++all) {
+      if (!watch.see(call)) return all;
+      watch.sent(sent);
+    }
+    return size_t{10'000};
+  };
+  FrameWatch answered(clock_of_test, address);
+  EXPECT_EQ(until_flood(answered, answer), 10'000u);
+  size_t all = 0;
+  for (int connection = 0; connection < 30; ++connection) {
+    FrameWatch watch(clock_of_test, address);
+    all += until_flood(watch, answer + frame_of(kReset, 0, 1, "1234"));
+  }
+  EXPECT_GE(all, size_t{AddressAccount::kGivenUpAtOnce});
   EXPECT_LT(all, 2 * AddressAccount::kGivenUpAtOnce);
 }
 

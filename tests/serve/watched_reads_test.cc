@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "serve/grpc/frame_reader.h"
 #include "serve/grpc/read_turn.h"
@@ -41,7 +42,7 @@ std::string frames(size_t count) {
 // A TCP connection, whose server end is watched, and edges of it are told.
 class Connected {
  public:
-  explicit Connected(std::shared_ptr<AddressAccount> account = nullptr) {
+  explicit Connected(std::shared_ptr<AddressAccount> account = nullptr, SocketEvents events = {}) {
     const int listening = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in at{};
     at.sin_family = AF_INET;
@@ -59,7 +60,7 @@ class Connected {
     waits_ = epoll_create1(0);
     epoll_event wanted{.events = EPOLLIN | EPOLLET, .data = {}};
     EXPECT_EQ(epoll_ctl(waits_, EPOLL_CTL_ADD, server_, &wanted), 0);
-    EXPECT_TRUE(watch_reads(server_, std::move(account)).ok());
+    EXPECT_TRUE(watch_reads(server_, std::move(account), std::move(events)).ok());
   }
   ~Connected() {
     close(server_);
@@ -255,6 +256,88 @@ TEST(WatchedReads, SeeWhatIsSentInPiecesOnce) {
   EXPECT_FALSE(account->is_crowded([] { return steady_clock::now(); }));
 }
 
+// Calls whose answers a client does not take are told of when the system takes no more, and when it
+// does again.
+TEST(WatchedReads, TellWhatIsHeldForAClientThatTakesNothing) {
+  uint64_t held = 0;
+  bool has_held = false;
+  SocketEvents events;
+  events.unread = [&](uint64_t now) {
+    held = now;
+    has_held = has_held || now == 2 * FrameWatch::kCallHolds;
+  };
+  const Connected connected(nullptr, std::move(events));
+  std::string calls(24, 'P');
+  for (uint32_t call = 0; call < FrameWatch::kFewAsked + 2; ++call) calls += call_of(call);
+  connected.write(calls);
+  ASSERT_TRUE(connected.is_told());
+  connected.read_on();
+  EXPECT_EQ(held, 0u);
+  std::string answer;
+  for (int i = 0; i < 64; ++i) {
+    answer += std::string("\0\x40\0\0\0\0\0\0\1", 9) + std::string(0x4000, 'x');
+  }
+  connected.send_all(answer, answer.size());
+  EXPECT_TRUE(has_held);
+  EXPECT_EQ(held, 0u);
+}
+
+// A connection whose address has as many calls as it may, and one more that is still to be read.
+class FullAddress : public ::testing::Test {
+ protected:
+  static constexpr uint32_t kCalls = FrameWatch::kFewAsked + 20;
+
+  FullAddress() {
+    std::string calls(24, 'P');
+    for (uint32_t call = 0; call < kCalls; ++call) calls += call_of(call);
+    connected_->write(calls);
+    EXPECT_TRUE(connected_->is_told());
+    EXPECT_EQ(connected_->read_on().bytes, calls.size());
+    connected_->write(one_more_);
+    EXPECT_TRUE(connected_->is_told());
+    EXPECT_EQ(connected_->read_on().bytes, 0u);
+  }
+  const std::string one_more_ = call_of(kCalls);
+  const std::shared_ptr<Unanswered> unanswered_{new Unanswered{kCalls}};
+  std::unique_ptr<Connected> connected_ =
+      std::make_unique<Connected>(std::make_shared<AddressAccount>(100'000, unanswered_));
+};
+
+TEST_F(FullAddress, IsReadOnOnceEnoughCallsAreAnswered) {
+  std::string answers;
+  for (uint32_t call = 0; call < kCalls; ++call) {
+    std::string end = frame_of(FrameKind::kHeaders, FrameHead::kEndStream, "head");
+    std::copy_n(call_of(call).begin() + 7, 2, end.begin() + 7);
+    answers += end;
+  }
+  connected_->send_all(answers, answers.size());
+  ASSERT_TRUE(connected_->is_told());
+  EXPECT_EQ(connected_->read_on().bytes, one_more_.size());
+}
+
+TEST_F(FullAddress, SeesTheEndOfAConnectionThatIsReset) {
+  connected_->reset_client();
+  ASSERT_TRUE(connected_->is_told());
+  connected_->read_on();
+  EXPECT_TRUE(connected_->read_on().at_end);
+}
+
+TEST_F(FullAddress, IsEmptyOnceItsConnectionsAreClosed) {
+  EXPECT_EQ(unanswered_->calls, kCalls);
+  EXPECT_EQ(unanswered_->addresses, 1);
+  connected_.reset();
+  EXPECT_EQ(unanswered_->calls, 0);
+  EXPECT_EQ(unanswered_->addresses, 0);
+}
+
+TEST_F(FullAddress, IsOnlyOneThatHasMoreThanAnEqualShare) {
+  AddressAccount few(100'000, unanswered_);
+  few.add_asked(2);
+  EXPECT_FALSE(few.is_full());
+  few.add_asked(kCalls / 2);
+  EXPECT_TRUE(few.is_full());
+}
+
 TEST(ReadTurn, GivesWayOnlyWhereMoreIsThere) {
   ReadTurn turn;
   EXPECT_EQ(turn.next(), ReadTurn::kFirstRead);
@@ -273,17 +356,47 @@ TEST(ReadTurn, GivesWayOnlyWhereMoreIsThere) {
   EXPECT_FALSE(turn.is_unsure());
 }
 
+TEST(ReadTurn, IsShorterWhereManyWait) {
+  std::vector<ReadTurn> others(4 * ReadTurn::kFew);
+  ReadTurn turn;
+  const auto ends = [&turn](uint64_t work) {
+    turn.found_nothing();
+    turn.brought(1000, work, 5000);
+    return turn.next() == 0;
+  };
+  EXPECT_FALSE(ends(ReadTurn::kWork - 1));
+  for (ReadTurn& other : others) other.brought(1000, ReadTurn::kWork, 5000);
+  EXPECT_FALSE(ends(ReadTurn::kLeastWork - 1));
+  EXPECT_TRUE(ends(ReadTurn::kLeastWork));
+  for (ReadTurn& other : others) other.end();
+  turn.end();
+  EXPECT_FALSE(ends(ReadTurn::kWork - 1));
+}
+
 TEST(ReadTurn, BringsAsManyBytesAsATurnTakes) {
   ReadTurn turn;
-  turn.brought(256 * 100, 1024, 5000);
-  EXPECT_EQ(turn.next(), 0u);
-  EXPECT_EQ(turn.next(), 0u);
-  EXPECT_EQ(turn.next(), size_t{256 * 25});
+  turn.brought(8 * 100, 32, 5000);
+  EXPECT_EQ(turn.next(), ReadTurn::kFirstRead * 25 / 16);  // 256 frames of 25
   turn.brought(10, 10, 5000);
   EXPECT_EQ(turn.next(), ReadTurn::kLeastRead);
-  turn.brought(4096, 0, 5000);  // the middle of a large frame
-  turn.brought(1 << 20, 1, 5000);
-  EXPECT_EQ(turn.next(), ReadTurn::kMostRead);
+}
+
+// What comes next may be frames of another kind.
+TEST(ReadTurn, BringsLittleAtFirstAndEverMoreOfLargeFrames) {
+  ReadTurn turn;
+  const auto brings = [&turn] {
+    size_t bytes = turn.next();
+    while (bytes == 0) bytes = turn.next();
+    turn.brought(bytes, bytes / 16'384, 5000);
+    return bytes;
+  };
+  size_t first = ReadTurn::kFirstRead;
+  for (; first < ReadTurn::kMostRead; first *= ReadTurn::kGrowth) EXPECT_EQ(brings(), first);
+  EXPECT_EQ(brings(), ReadTurn::kMostRead);
+  turn.found_nothing();
+  EXPECT_EQ(brings(), ReadTurn::kFirstRead);
+  turn.brought(1000, 1, 0);
+  EXPECT_EQ(brings(), ReadTurn::kFirstRead);
 }
 
 }  // namespace

@@ -4,12 +4,21 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "base/allowance.h"
 #include "base/time.h"
 
 namespace fermata::serve {
+
+// Calls that came whole and are not answered, of all addresses.
+struct Unanswered {
+  const int64_t most = 0;  // beyond it connections that have many of them are not read on
+  std::atomic<int64_t> calls = 0;
+  std::atomic<int64_t> addresses = 0;  // that have some
+};
 
 // What all gRPC connections of one address do together. Beyond it the connections of the address
 // that do more of the same than a few are ended, those that are made anew as well. Thread-safe.
@@ -23,8 +32,10 @@ class AddressAccount {
   // each costs as much as one that is answered.
   static constexpr uint32_t kGivenUpASecond = 512, kGivenUpAtOnce = 8 * kGivenUpASecond;
 
-  // `most_calls`: whose clients may still send, of all its connections.
-  explicit AddressAccount(int64_t most_calls) : most_calls_(most_calls) {}
+  // `most_calls`: whose clients may still send, of all its connections. `unanswered`: of all
+  // addresses, half of which one may have; none: without limit.
+  explicit AddressAccount(int64_t most_calls, std::shared_ptr<Unanswered> unanswered = nullptr)
+      : most_calls_(most_calls), unanswered_(std::move(unanswered)) {}
 
   // A frame came that is no call, and asks for the work of so many; false: too many.
   bool take_frame(uint32_t weight, Moment now) {
@@ -53,6 +64,21 @@ class AddressAccount {
     return frames_.is_full(at) && given_up_.is_full(at) && calls_ == 0;
   }
   void add_calls(int64_t calls) { calls_.fetch_add(calls, std::memory_order_relaxed); }
+  void add_asked(int64_t calls) {
+    if (unanswered_ == nullptr) return;
+    unanswered_->calls.fetch_add(calls, std::memory_order_relaxed);
+    const int64_t before = asked_.fetch_add(calls, std::memory_order_relaxed);
+    const int has_some = (before + calls > 0 ? 1 : 0) - (before > 0 ? 1 : 0);
+    if (has_some != 0) unanswered_->addresses.fetch_add(has_some, std::memory_order_relaxed);
+  }
+  // Whether it has more calls that are not answered than half of what all may, or all have more
+  // than they may, and it more than an equal share of that.
+  bool is_full() const {
+    if (unanswered_ == nullptr) return false;
+    const int64_t own = asked_.load(std::memory_order_relaxed), most = unanswered_->most;
+    return 2 * own > most || (unanswered_->calls.load(std::memory_order_relaxed) > most &&
+                              own * unanswered_->addresses.load(std::memory_order_relaxed) > most);
+  }
   // Asks for the time only where it has ever owed something.
   template <class Clock>
   bool is_crowded(Clock now) const {
@@ -67,9 +93,10 @@ class AddressAccount {
   }
 
   const int64_t most_calls_;
+  const std::shared_ptr<Unanswered> unanswered_;
   std::mutex mutex_;
   Allowance frames_{kFramesAtOnce, kFramesASecond}, given_up_{kGivenUpAtOnce, kGivenUpASecond};
-  std::atomic<int64_t> calls_ = 0;
+  std::atomic<int64_t> calls_ = 0, asked_ = 0;
   std::atomic<Moment> crowded_until_ = Moment();
 };
 

@@ -56,10 +56,10 @@ bool FrameWatch::see(std::string_view bytes) {
       },
       [this](FrameHead frame) {
         if (!is_of_call(frame)) return;
-        active_ = last_;
+        if (find(frame.stream) != nullptr) active_ = last_;
         end_frame(frame);
       });
-  return is_good && !crumbled_;
+  return is_good && !is_flood_;
 }
 
 inline void FrameWatch::end_frame(FrameHead frame) {
@@ -71,9 +71,7 @@ inline void FrameWatch::end_frame(FrameHead frame) {
     if (!call->whole) {
       wasted(1);
     } else {
-      asked_ += call->asked ? 0 : 1;
-      call->asked = true;
-      call->since = last_;
+      begin_asked(*call);
     }
   }
   end_sending(*call);
@@ -106,10 +104,15 @@ inline void FrameWatch::end_sent(FrameHead frame) {
   }
   if (!ends_call(frame)) return;
   Call* const call = find(frame.stream);
-  if (call == nullptr) return;
+  const bool is_answered = frame.stream == std::exchange(last_answered_, 0);
+  if (call == nullptr) {
+    if (is_answered && frame.kind == FrameKind::kReset) give_up_answered();
+    return;
+  }
   if (call->asked) {
-    served_ = true;
+    is_first_answer_ = !std::exchange(served_, true);
     credit_ = std::min(credit_ + 1, kMostCredit);
+    last_answered_ = frame.stream;
     end_asked(*call);
   }
   if (call->sends) {
@@ -182,6 +185,7 @@ inline bool FrameWatch::begin_frame(FrameHead frame) {
     case FrameKind::kPing:
       return take_one(replies_) || count(1);
     case FrameKind::kReset:
+      active_ = find(frame.stream) != nullptr ? last_ : active_;
       return reset(frame.stream);
     case FrameKind::kSettings:
       if (frame.has(FrameHead::kAcknowledged)) settle();
@@ -199,7 +203,7 @@ inline bool FrameWatch::add_to_head(FrameHead frame) {
 }
 
 void FrameWatch::settle() {
-  settled_ = settled_ || answered_;
+  settled_ = settled_ || has_told_;
   if (told_.empty()) return;
   acknowledged_ = std::max(acknowledged_, told_.front());
   told_.pop_front();
@@ -261,9 +265,17 @@ FrameWatch::Call* FrameWatch::find_older(uint32_t stream) {
 void FrameWatch::erase_older(uint32_t stream) { calls_.erase(stream); }
 void FrameWatch::make_older() { calls_.emplace(newest_stream_, newest_); }
 
+inline void FrameWatch::begin_asked(Call& call) {
+  call.since = last_;
+  if (std::exchange(call.asked, true)) return;
+  ++asked_;
+  if (address_ != nullptr) address_->add_asked(1);
+}
+
 inline void FrameWatch::end_asked(Call& call) {
   call.asked = false;
   --asked_;
+  if (address_ != nullptr) address_->add_asked(-1);
 }
 
 inline void FrameWatch::end_sending(Call& call) {
@@ -284,7 +296,10 @@ inline void FrameWatch::erase_if_over(uint32_t stream, Call& call) {
 }
 
 void FrameWatch::forget_calls(bool by_us) {
-  if (address_ != nullptr) address_->add_calls(-static_cast<int64_t>(sending_));
+  if (address_ != nullptr) {
+    address_->add_calls(-static_cast<int64_t>(sending_));
+    address_->add_asked(-static_cast<int64_t>(asked_));
+  }
   const auto is_unfinished = [](const Call& call) { return call.sends && !call.whole; };
   auto unfinished = std::count_if(calls_.begin(), calls_.end(),
                                   [&](const auto& call) { return is_unfinished(call.second); });
@@ -335,19 +350,32 @@ void FrameWatch::end_piece(FrameHead frame) {
   if (call->crumbs < kFewCrumbs) {
     ++call->crumbs;
   } else if (!count(1)) {
-    crumbled_ = true;
+    is_flood_ = true;
   }
 }
 
 // It is whole: gRPC hands it on, and who has it counts it.
 inline void FrameWatch::take_message(Call& call) {
   call.have = call.crumbs = 0;
+  if (call.whole) work_ += kCallWork;
   call.whole = proven_ = true;
   unfinished_ -= std::exchange(call.holds, 0);
 }
 
 void FrameWatch::wasted(uint64_t calls) {
   if (address_ != nullptr && calls > 0) address_->waste(calls * kWastedCall, now_());
+}
+
+// The call that was answered last was not: its deadline has passed, at which gRPC resets it too.
+void FrameWatch::give_up_answered() {
+  if (is_first_answer_) served_ = false;
+  credit_ -= std::min(credit_, 1U);
+  if (credit_ > 0) {
+    --credit_;
+    return;
+  }
+  last_ = now_();
+  if (!count_given_up()) is_flood_ = true;
 }
 
 bool FrameWatch::count(uint32_t weight) {

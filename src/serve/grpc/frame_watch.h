@@ -23,7 +23,8 @@ namespace fermata::serve {
 // is whole, messages in crumbs, and calls of a client that never says that it has seen how many it
 // may have at a time, which gRPC then does not hold it to. A ping for each piece of a reply is
 // none: clients in Go measure their link so. What is no HTTP/2 is gRPC's to reject. Knows how much
-// gRPC holds of messages that are not whole, which it hands to nobody.
+// gRPC holds of messages that are not whole, which it hands to nobody, and of calls whose client
+// takes no answers.
 class FrameWatch {
  public:
   using Moment = std::chrono::steady_clock::time_point;
@@ -41,7 +42,7 @@ class FrameWatch {
   // Of calls that were answered, for as many that are given up: all that many clients behind one
   // connection may have at a time.
   static constexpr uint32_t kMostCredit = 4096;
-  // And of calls that came whole and are not answered, before any was.
+  // And of calls that came whole and are not answered, before any was; so many are read on anyhow.
   static constexpr uint32_t kFewAsked = 16;
   // Of windows, for a call, a piece of a reply and its bytes, which are no flood.
   static constexpr uint32_t kUpdates = 4, kBytesOfUpdate = 1024, kMostUpdates = 1 << 20;
@@ -58,7 +59,7 @@ class FrameWatch {
   static constexpr uint32_t kCrumb = 256, kFewCrumbs = 8;
   // Such pieces that may still come of a call that the server has ended, whose client may not know.
   static constexpr uint32_t kLateCrumbs = kFirstWindow / kCrumb, kMostLateCrumbs = 1 << 16;
-  // What gRPC does for a call, in frames.
+  // What gRPC and we do for a call, or for another message of it, in frames.
   static constexpr uint64_t kCallWork = 16;
   // What gRPC takes beside a message's bytes: for a call, and for a piece of it.
   static constexpr uint64_t kCallHolds = 20 * 1024, kPieceHolds = 64;
@@ -77,10 +78,12 @@ class FrameWatch {
   bool see(std::string_view bytes);
   // The server has sent its settings: only what comes from now on can acknowledge them. gRPC takes
   // an earlier acknowledgement, of a client that cannot have read them, for one of no limits.
-  void answered() { answered_ = true; }
+  void answered() { has_told_ = true; }
   // What the server sends, but for the first `known` bytes: it may end calls whose client goes on.
   void sent(std::span<const iovec> pieces, size_t known);
   void sent(std::string_view bytes) { sent(std::array{piece_of(bytes)}, 0); }
+  // The system has not taken all that the server sends, since the client does not; or it has again.
+  void stuck(bool is_stuck) { is_stuck_ = is_stuck; }
   // How many calls have begun.
   uint64_t calls() const { return begun_; }
   // When something of a call last came or was sent; a ping is none.
@@ -89,7 +92,16 @@ class FrameWatch {
   bool waits() const { return sending_ > 0 || asked_ > 0; }
   // What gRPC holds of messages that are not whole, and of calls of which none has come.
   uint64_t unfinished() const { return unfinished_; }
-  // Frames that have come, with kCallWork more for each call.
+  // And of all calls but a few that came whole, while their client is stuck and takes no answers.
+  uint64_t unread() const {
+    return is_stuck_ && asked_ > kFewAsked ? (asked_ - kFewAsked) * kCallHolds : 0;
+  }
+  // Whether what it asks further need not be held yet: its client is stuck, or its address is full
+  // and it has more than a few calls that are not answered.
+  bool has_enough() const {
+    return unread() > 0 || (asked_ > kFewAsked && address_ != nullptr && address_->is_full());
+  }
+  // Frames that have come, with kCallWork more for each call and each message but its first.
   uint64_t work() const { return work_; }
   // The connection is at its end, or `by_us`: then its calls cost the address nothing.
   void forget_calls(bool by_us = false);
@@ -143,6 +155,7 @@ class FrameWatch {
   Call* find_older(uint32_t stream);
   void erase_older(uint32_t stream);
   void make_older();  // of the newest
+  void begin_asked(Call& call);
   void end_asked(Call& call);
   void end_sending(Call& call);
   void erase_if_over(uint32_t stream, Call& call);
@@ -153,6 +166,7 @@ class FrameWatch {
   // False: too many.
   bool count(uint32_t weight);
   bool count_given_up();
+  void give_up_answered();
   // `is_crowded`: its address has too many.
   bool count(uint32_t weight, bool is_crowded);
 
@@ -165,16 +179,21 @@ class FrameWatch {
   uint32_t unsettled_ = 0;
   uint64_t begun_ = 0, unfinished_ = 0, work_ = 0;
   int64_t silent_ = 0;
-  bool answered_ = false, settled_ = false;
-  bool proven_ = false;    // a message has come whole
+  bool has_told_ = false, settled_ = false;  // settings, and which were acknowledged
+  bool proven_ = false;                      // a message has come whole
   bool crowded_ = false;   // it ends since its address has too many, and is else no flood
   bool served_ = false;    // a call was answered
   uint32_t credit_ = 0;    // calls that were answered, less those given up since
-  bool crumbled_ = false;  // messages in more crumbs than may be
-  size_t head_ = 0;        // bytes of the head that has not ended yet
-  uint32_t replies_ = 0;   // pieces of replies that no ping has come for
-  uint32_t updates_ = 0;   // of windows that replies may still have
-  uint32_t late_ = 0;      // pieces that may still come of calls that the server has ended
+  bool is_flood_ = false;  // as was seen while others were looked at
+  bool is_stuck_ = false;
+  // The call whose end the server has sent last, which a reset may follow; and whether it was the
+  // first.
+  uint32_t last_answered_ = 0;
+  bool is_first_answer_ = false;
+  size_t head_ = 0;       // bytes of the head that has not ended yet
+  uint32_t replies_ = 0;  // pieces of replies that no ping has come for
+  uint32_t updates_ = 0;  // of windows that replies may still have
+  uint32_t late_ = 0;     // pieces that may still come of calls that the server has ended
   const uint32_t most_calls_;
   FrameReader from_client_, to_client_;
   Said said_;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 #include <utility>
 
 #include "base/status.h"
@@ -16,8 +17,10 @@
 namespace fermata::serve {
 namespace {
 
-// Without a call's coming or going, where others want the connection; for who has most of all.
-constexpr std::chrono::seconds kIdleLimit(10), kIdleLimitOfMost(1);
+// Without a call's coming or going, where others want the connection; for who has more than they.
+constexpr std::chrono::seconds kIdleLimit(10), kIdleLimitOfMany(1);
+constexpr std::chrono::milliseconds kTimeToCall(100);
+constexpr size_t kPartForFew = 16;      // of all places, for addresses that have few
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
 constexpr uint64_t kConnections = 4;    // whose calls an address may have at least
 constexpr size_t kFewAddresses = 1024;  // beyond it those without a connection are forgotten
@@ -36,6 +39,12 @@ std::shared_ptr<ByteBudget> part_of(const std::shared_ptr<ByteBudget>& whole, ui
   return whole == nullptr ? nullptr : std::make_shared<ByteBudget>(bytes, whole);
 }
 
+// As many as answers that nobody takes.
+std::shared_ptr<Unanswered> unanswered_of(uint64_t streams) {
+  const uint64_t most = kPartOfAddress * streams / FrameWatch::kCallHolds;
+  return std::shared_ptr<Unanswered>(new Unanswered{static_cast<int64_t>(most)});
+}
+
 GrpcConnections::Limits complete(GrpcConnections::Limits limits) {
   if (limits.whole == nullptr) return limits;
   if (limits.arriving == 0) limits.arriving = limits.whole->limit() / 2;
@@ -48,10 +57,13 @@ GrpcConnections::Limits complete(GrpcConnections::Limits limits) {
 GrpcConnections::GrpcConnections(Limits limits)
     : limits_(complete(std::move(limits))),
       streams_(part_of(limits_.whole, limits_.streams)),
-      answers_(part_of(limits_.whole, kPartOfAddress * limits_.streams)) {
+      answers_(part_of(limits_.whole, kPartOfAddress * limits_.streams)),
+      unanswered_(limits_.whole == nullptr ? nullptr : unanswered_of(limits_.streams)) {
   if (limits_.whole == nullptr) return;
   arrivals_ = std::make_unique<Arrivals>(limits_.arriving, limits_.whole,
                                          [this](uint64_t connection) { end(connection); });
+  unread_ =
+      std::make_unique<Unread>(limits_.streams, [this](uint64_t connection) { end(connection); });
 }
 
 std::shared_ptr<GrpcConnections> GrpcConnections::make(Limits limits) {
@@ -80,8 +92,8 @@ GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
   Address& known = addresses_[name];
   if (known.account == nullptr) {
     const uint64_t streams = limits_.streams / kPartOfAddress;
-    known = {std::make_shared<AddressAccount>(most_calls(streams)), part_of(streams_, streams),
-             part_of(answers_, limits_.streams)};
+    known = {std::make_shared<AddressAccount>(most_calls(streams), unanswered_),
+             part_of(streams_, streams), part_of(answers_, limits_.streams)};
   }
   return known;
 }
@@ -100,9 +112,17 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
         self->arrivals_->set(number, held, more, std::chrono::steady_clock::now());
       }
     };
+    events.unread = [weak = weak_from_this(), number = client.connection](uint64_t held) {
+      if (const auto self = weak.lock()) {
+        self->unread_->set(number, held, std::chrono::steady_clock::now());
+      }
+    };
   }
   const std::scoped_lock lock(mutex_);
-  if (given_.size() >= limits_.connections && !evict()) return false;
+  if (given_.size() >= limits_.connections - limits_.connections / kPartForFew &&
+      !has_room_for(client.address)) {
+    return false;
+  }
   const Address& home = address(client.address);
   if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
   given_.insert_or_assign(
@@ -115,7 +135,10 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
 }
 
 void GrpcConnections::closed(const std::string& peer, uint64_t connection) {
-  if (arrivals_ != nullptr) arrivals_->forget(connection);
+  if (arrivals_ != nullptr) {
+    arrivals_->forget(connection);
+    unread_->forget(connection);
+  }
   {
     const std::scoped_lock lock(mutex_);
     if (const auto named = by_number_.find(connection); named != by_number_.end()) {
@@ -139,6 +162,12 @@ void GrpcConnections::tell(Closed closed) {
 size_t GrpcConnections::count() const {
   const std::scoped_lock lock(mutex_);
   return given_.size();
+}
+
+void GrpcConnections::look() {
+  if (unread_ != nullptr) unread_->look(std::chrono::steady_clock::now());
+  const std::scoped_lock lock(mutex_);
+  for (const auto& [peer, given] : given_) read_on(given.descriptor, given.watch);
 }
 
 void GrpcConnections::end(uint64_t connection) {
@@ -189,29 +218,31 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
   return share;
 }
 
-bool GrpcConnections::evict() {
-  enum Rank : uint8_t { kNeverCalled, kOfMost, kQuiet, kWaits };
+bool GrpcConnections::has_room_for(const std::string& newcomer) {
+  enum Rank : uint8_t { kNeverCalled, kQuiet, kJustCame, kWaits };
   const auto now = std::chrono::steady_clock::now();
   absl::flat_hash_map<std::string_view, size_t> counts;
   for (const auto& [peer, given] : given_) ++counts[given.share->client.address];
+  const size_t own = ++counts[newcomer], part = limits_.connections / kPartForFew;
+  if (given_.size() < limits_.connections && own <= part) return true;
   Given* first = nullptr;
-  std::pair<Rank, std::chrono::steady_clock::time_point> of_first;
+  std::tuple<Rank, size_t, std::chrono::steady_clock::time_point> of_first;
   for (auto& [peer, given] : given_) {
     if (given.ended) continue;
     const SeenReads seen = seen_reads(given.descriptor);
     const auto idle = now - seen.active;
-    const bool of_most = 2 * counts[given.share->client.address] > limits_.connections;
-    Rank rank = kNeverCalled;
-    if (seen.called && of_most && !seen.waits && idle >= kIdleLimitOfMost) {
-      rank = kOfMost;
-    } else if (seen.called) {
-      if (idle < kIdleLimit) continue;
-      rank = seen.waits ? kWaits : kQuiet;
-    }
-    const std::pair own(rank, seen.active);
-    if (first != nullptr && own >= of_first) continue;
+    const auto& address = given.share->client.address;
+    const size_t count = counts[address];
+    const bool is_of_many = count > own || address == newcomer;
+    if (idle < kIdleLimitOfMany && !(is_of_many && !seen.called)) continue;
+    if (seen.called && idle < kIdleLimit && !(is_of_many && !seen.waits)) continue;
+    const Rank rank = !seen.called ? (idle < kTimeToCall ? kJustCame : kNeverCalled)
+                      : seen.waits ? kWaits
+                                   : kQuiet;
+    const std::tuple here(rank, limits_.connections - count, seen.active);
+    if (first != nullptr && here >= of_first) continue;
     first = &given;
-    of_first = own;
+    of_first = here;
   }
   if (first == nullptr) return false;
   first->ended = true;

@@ -15,6 +15,7 @@
 #include "serve/grpc/address_account.h"
 #include "serve/grpc/arrivals.h"
 #include "serve/grpc/frame_watch.h"
+#include "serve/grpc/unread.h"
 
 struct grpc_auth_context;
 namespace grpc {
@@ -60,6 +61,9 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   // What was sent reaches their clients, which then see the end; `gently`: those may close them,
   // else they are closed at once.
   void end_all(bool gently);
+  // Now and then: ends connections whose clients take no answers, where they hold too much, and
+  // reads those on that have waited for long. O(connections).
+  void look();
   // Who hears of each that was closed, until tell(nullptr) has returned.
   void tell(Closed closed);
 
@@ -88,17 +92,22 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   SharePtr share_at_first(const std::string& peer, Context context);
   void closed(const std::string& peer, uint64_t connection);
   void end(uint64_t connection);
-  // Both under the lock. Ends one connection: the oldest that has never called; else, where an
-  // address has more than half of all, one of it that waits for nothing and has not called for a
-  // second; else one over which no call has come or gone for ten seconds, those that wait for an
-  // answer last. The quietest of each. False: there is none. O(connections).
-  bool evict();
+  // Both under the lock. Whether there is a place for one more of an address, the last sixteenth
+  // being left to those that have at most as many, or one is made: ends one that has never called;
+  // else one that waits for nothing and over which no call has come or gone for ten seconds, or for
+  // one second where its address is the newcomer's or has more; else one that has just come; else
+  // one that waits, after ten. Of each kind one whose address has most, the quietest of those; none
+  // that has come within a second, unless its address is the newcomer's or has more.
+  // O(connections).
+  bool has_room_for(const std::string& newcomer);
   Address& address(const std::string& name);
   int64_t most_calls(uint64_t streams) const;  // of an address
 
   const Limits limits_;
   const std::shared_ptr<ByteBudget> streams_, answers_;  // none: without limit
+  const std::shared_ptr<Unanswered> unanswered_;         // the same
   std::unique_ptr<Arrivals> arrivals_;                   // the same
+  std::unique_ptr<Unread> unread_;                       // the same
 
   std::mutex telling_;
   Closed tell_;

@@ -62,7 +62,7 @@ struct GrpcServerImpl {
   ScalerService scaler{house};
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
   std::unique_ptr<grpc::Server> server;
-  std::unique_ptr<engine::Periodic> teller;  // of `health`
+  std::unique_ptr<engine::Periodic> teller;  // of `health`, and of `connections`
 };
 
 absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions& options,
@@ -107,7 +107,10 @@ absl::StatusOr<std::unique_ptr<GrpcServer>> GrpcServer::start(const GrpcOptions&
   }
   impl->listener->start(*impl->acceptor);
   impl->teller =
-      std::make_unique<engine::Periodic>(kTellAgain, [&health = impl->health] { health.look(); });
+      std::make_unique<engine::Periodic>(kTellAgain, [&health = impl->health, connections] {
+        health.look();
+        connections->look();
+      });
   return std::unique_ptr<GrpcServer>(new GrpcServer(std::move(impl)));
 }
 

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/read_turn.h"
+#include "serve/grpc/unread.h"
 
 // The functions below stand before those of ThreadSanitizer, which tell it what comes before what:
 // they call these then.
@@ -49,18 +51,25 @@ ssize_t system_recvmsg(int descriptor, msghdr* message, int flags) {
 int system_close(int descriptor) { return static_cast<int>(syscall(SYS_close, descriptor)); }
 #endif
 
+// After which a connection that has enough is heard all the same; of one whose client is stuck
+// Unread::kPatience.
+constexpr std::chrono::milliseconds kHeardAgain(50);
 constexpr size_t kDescriptors = 1 << 20;  // as many as serve/net/descriptors.h asks for
 
 std::chrono::steady_clock::time_point steady_now() { return std::chrono::steady_clock::now(); }
 
 struct Watched {
-  QuickMutex mutex;
+  QuickMutex mutex, telling;  // telling: taken first
   std::optional<FrameWatch> frames;
   std::shared_ptr<const SocketEvents> events;
   std::atomic<uint64_t> watch = 0;  // 0: not watched; changes under the lock
-  uint64_t held = 0;                // as of the last event
+  uint64_t held = 0, unread = 0;    // as of the last events
   bool ended = false;               // by us: nothing more is read
-  bool written = false;             // something was sent
+  bool paused = false;              // something may be there to read, which nobody will be told
+  std::chrono::steady_clock::time_point paused_since;
+  // It is read though it has enough: once, or, where it is stuck, until it is not.
+  bool goes_on = false;
+  bool written = false;  // something was sent
   bool has_turns = false;
   size_t ahead = 0;  // bytes of the server's that were looked at and are not sent yet
   ReadTurn turn;     // of the thread that reads
@@ -135,11 +144,33 @@ size_t left_beside(msghdr& message) {
   return 0;
 }
 
+// Of what is held; one after the other, so that what is told last is so.
+void tell(Watched& watched, uint64_t more) {
+  const std::scoped_lock one(watched.telling);
+  std::shared_ptr<const SocketEvents> events;
+  bool arrives = false, stays = false;
+  {
+    const std::scoped_lock lock(watched.mutex);
+    if (watched.watch == 0) return;
+    arrives = watched.held > 0;
+    stays = watched.unread > 0;
+    watched.held = watched.frames->unfinished();
+    watched.unread = watched.frames->unread();
+    events = watched.events;
+  }
+  if ((arrives || watched.held > 0) && events->arrived) events->arrived(watched.held, more);
+  if ((stays || watched.unread > 0) && events->unread) events->unread(watched.unread);
+}
+
+// Whether that has to be told. Under the lock.
+bool is_to_tell(const Watched& watched) {
+  return watched.held > 0 || watched.unread > 0 || watched.frames->unfinished() > 0 ||
+         watched.frames->unread() > 0;
+}
+
 // False: the bytes are a flood, or come after one. Sets the frames' work.
 bool allows(int descriptor, Watched& watched, const msghdr& message, size_t bytes, uint64_t& work) {
-  std::shared_ptr<const SocketEvents> events;
-  uint64_t held = 0;
-  bool good = true;
+  bool good = true, tells = false;
   {
     const std::scoped_lock lock(watched.mutex);
     if (watched.watch == 0) return true;
@@ -155,17 +186,40 @@ bool allows(int descriptor, Watched& watched, const msghdr& message, size_t byte
       watched.frames->forget_calls();
     }
     work = watched.frames->work() - before;
-    held = watched.frames->unfinished();
-    if (held > 0 || watched.held > 0) events = watched.events;
-    watched.held = held;
+    tells = is_to_tell(watched);
   }
-  if (events != nullptr && events->arrived) events->arrived(held, bytes);
+  if (tells) tell(watched, bytes);
   return good;
+}
+
+// The system tells of a failure only once, so who is told must find it.
+bool has_failed(int descriptor) {
+  pollfd failed{.fd = descriptor, .events = 0, .revents = 0};
+  return poll(&failed, 1, 0) != 0;
+}
+
+bool is_to_wait(int descriptor, Watched& watched) {
+  const std::scoped_lock lock(watched.mutex);
+  const bool was_paused = std::exchange(watched.paused, false);
+  if (watched.watch == 0 || watched.ended || !watched.frames->has_enough()) return false;
+  if (watched.goes_on) {
+    watched.goes_on = watched.frames->unread() > 0;
+    return false;
+  }
+  if (has_failed(descriptor)) return false;
+  watched.paused = true;
+  if (!was_paused) watched.paused_since = steady_now();
+  return true;
 }
 
 // A read of a watched connection, whose turn it may not be.
 ssize_t receive(int descriptor, Watched& watched, msghdr& message, int flags) {
   ReadTurn& turn = watched.turn;
+  if (is_to_wait(descriptor, watched)) {
+    turn.pause();
+    errno = EAGAIN;
+    return -1;
+  }
   const size_t most = turn.next();
   if (most == 0) {
     tell_again(descriptor);
@@ -188,25 +242,48 @@ ssize_t receive(int descriptor, Watched& watched, msghdr& message, int flags) {
   return -1;
 }
 
+// Whether it was not read and is now. Under the lock.
+bool is_to_go_on(Watched& watched) {
+  if (!watched.paused || watched.frames->has_enough()) return false;
+  watched.paused = false;
+  return true;
+}
+
 // What is sent is looked at first, so that what the client answers to it is looked at afterwards.
 // What the system does not take at once comes again.
 ssize_t send(int descriptor, Watched& watched, const msghdr& message, int flags) {
   size_t known = 0;
+  bool goes_on = false;
   {
     const std::scoped_lock lock(watched.mutex);
     watched.written = true;
     known = watched.ahead;
-    if (watched.watch != 0 && !watched.ended) watched.frames->sent(pieces_of(message), known);
+    if (watched.watch != 0 && !watched.ended) {
+      watched.frames->sent(pieces_of(message), known);
+      goes_on = is_to_go_on(watched);
+    }
   }
   size_t ahead = 0;
   for (const iovec& piece : pieces_of(message)) ahead += piece.iov_len;
   ahead = std::max(ahead, known);
   const ssize_t sent = system_sendmsg(descriptor, &message, flags);
   if (sent > 0) ahead -= static_cast<size_t>(sent);
-  if (ahead == known) return sent;
+  if (ahead == known && !goes_on) return sent;
   const int failed = errno;
-  const std::scoped_lock lock(watched.mutex);
-  watched.ahead = ahead;
+  bool tells = false;
+  {
+    const std::scoped_lock lock(watched.mutex);
+    watched.ahead = ahead;
+    if (watched.watch != 0 && (ahead > 0) != (known > 0)) {
+      watched.frames->stuck(ahead > 0);
+      watched.goes_on = false;
+      watched.paused_since = steady_now();
+      goes_on = is_to_go_on(watched) || goes_on;
+      tells = is_to_tell(watched);
+    }
+  }
+  if (goes_on) tell_again(descriptor);
+  if (tells) tell(watched, 0);
   errno = failed;
   return sent;
 }
@@ -218,6 +295,7 @@ void forget(Watched& watched) {
     if (watched.watch == 0) return;
     watched.watch = 0;
     watched.frames.reset();
+    watched.turn.end();
     events = std::move(watched.events);
   }
   if (events->closed) events->closed();
@@ -237,10 +315,10 @@ absl::Status watch_reads(int socket, std::shared_ptr<AddressAccount> address, So
   const std::scoped_lock lock(watched->mutex);
   watched->frames.emplace(steady_now, std::move(address), most_calls);
   watched->events = std::make_shared<const SocketEvents>(std::move(events));
-  watched->written = watched->ended = false;
-  watched->held = 0;
+  watched->written = watched->ended = watched->paused = watched->goes_on = false;
+  watched->held = watched->unread = 0;
   watched->has_turns = is_tcp(socket);
-  watched->turn = {};
+  watched->turn.end();
   watched->ahead = 0;
   watched->watch = watches.fetch_add(1) + 1;
   by_descriptor[index].store(watched);
@@ -264,6 +342,18 @@ void end_watched(int socket, uint64_t watch, int how) {
   if (how != SHUT_RDWR) return;
   watched->ended = true;
   watched->frames->forget_calls(true);
+}
+
+void read_on(int socket, uint64_t watch) {
+  Watched* const watched = watched_at(socket);
+  if (watched == nullptr || watch == 0) return;
+  const std::scoped_lock lock(watched->mutex);  // close() waits for it
+  if (watched->watch != watch || !watched->paused) return;
+  const bool is_stuck = watched->frames->unread() > 0;
+  if (steady_now() - watched->paused_since < (is_stuck ? Unread::kPatience : kHeardAgain)) return;
+  watched->paused = false;
+  watched->goes_on = true;
+  tell_again(socket);
 }
 
 uint64_t watched_as(int socket) {
