@@ -167,6 +167,18 @@ TEST_F(HttpShardTest, OneThatDoesNotReadItsReplyGivesWayToANewOne) {
   EXPECT_TRUE(second_.open.empty());
 }
 
+TEST_F(HttpShardTest, WhoHasHadTheLastReplyGivesWayFirst) {
+  options_.budget = nullptr;
+  Ends over = serve(second_), asks_nothing = connect(second_);
+  asks_nothing.server->start();
+  boost::asio::write(over.client,
+                     boost::asio::buffer(std::string("GET /x HTTP/1.0\r\nHost: x\r\n\r\n")));
+  while (over.server->in_the_way(now()) != InTheWay::kOver) turn(second_);
+  EXPECT_TRUE(second_.evict(nullptr, now() + std::chrono::seconds(1)));
+  EXPECT_FALSE(is_open(second_, over));
+  EXPECT_TRUE(is_open(second_, asks_nothing));
+}
+
 // Who has been served comes again, and is closed after those that were not.
 TEST_F(HttpShardTest, BodiesThatDoNotEndGiveWayBeforeWhoWasServed) {
   options_.budget = nullptr;

@@ -96,6 +96,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool overdue(Moment now) const;
   // How much it is in the way of others where connections are short; who waits for us is not.
   enum class InTheWay : uint8_t {
+    kOver,        // its last reply is written, and only its client's end is awaited
     kNeverAsked,  // it is idle, and has never had a reply
     kQuiet,       // idle for some seconds
     kSlow,        // its body comes, or its reply goes, too slowly: slowness()

@@ -45,6 +45,7 @@ bool HttpConnection::takes_long_to_read(Moment now) const {
 
 HttpConnection::InTheWay HttpConnection::in_the_way(Moment now) const {
   const bool is_long = now - since_ > kPatience;
+  if (closing_) return InTheWay::kOver;
   if (idle() && !served_) {
     return now - opened_ < kTimeToAsk ? InTheWay::kJustCame : InTheWay::kNeverAsked;
   }
