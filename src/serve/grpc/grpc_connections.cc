@@ -22,6 +22,7 @@ constexpr std::chrono::seconds kIdleLimit(10), kIdleLimitOfMany(1);
 constexpr std::chrono::milliseconds kTimeToCall(100);
 constexpr size_t kPartForFew = 16;      // of all places, for addresses that have few
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
+constexpr uint64_t kPartOfWatches = 4;  // of the same, for those who watch something
 constexpr uint64_t kConnections = 4;    // whose calls an address may have at least
 constexpr size_t kFewAddresses = 1024;  // beyond it those without a connection are forgotten
 
@@ -58,6 +59,7 @@ GrpcConnections::GrpcConnections(Limits limits)
     : limits_(complete(std::move(limits))),
       streams_(part_of(limits_.whole, limits_.streams)),
       answers_(part_of(limits_.whole, kPartOfAddress * limits_.streams)),
+      watches_(part_of(limits_.whole, limits_.streams / kPartOfWatches)),
       unanswered_(limits_.whole == nullptr ? nullptr : unanswered_of(limits_.streams)) {
   if (limits_.whole == nullptr) return;
   arrivals_ = std::make_unique<Arrivals>(limits_.arriving, limits_.whole,
@@ -86,14 +88,16 @@ GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
         return budget == nullptr || budget.use_count() == 1;
       };
       return known.account.use_count() == 1 && known.account->is_quiet(now) &&
-             is_free(known.streams) && is_free(known.answers);
+             is_free(known.streams) && is_free(known.answers) && is_free(known.watches);
     });
   }
   Address& known = addresses_[name];
   if (known.account == nullptr) {
     const uint64_t streams = limits_.streams / kPartOfAddress;
+    const uint64_t watches = std::max(streams / kPartOfWatches, FrameWatch::kCallHolds);
     known = {std::make_shared<AddressAccount>(most_calls(streams), unanswered_),
-             part_of(streams_, streams), part_of(answers_, limits_.streams)};
+             part_of(streams_, streams), part_of(answers_, limits_.streams),
+             part_of(watches_, watches)};
   }
   return known;
 }
@@ -129,7 +133,7 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
       peer, Given{socket, watched_as(socket),
                   std::make_shared<const Share>(
                       Share{client, part_of(limits_.whole, limits_.of_each), home.streams,
-                            part_of(home.answers, limits_.streams), home.account})});
+                            part_of(home.answers, limits_.streams), home.watches, home.account})});
   by_number_[client.connection].peer = peer;
   return true;
 }
@@ -206,8 +210,8 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
   const std::scoped_lock lock(mutex_);
   const auto found = given_.find(peer);
   if (found == given_.end()) {
-    return std::make_shared<const Share>(
-        Share{Client{new_connection_number(), peer}, limits_.whole, streams_, answers_, nullptr});
+    return std::make_shared<const Share>(Share{Client{new_connection_number(), peer}, limits_.whole,
+                                               streams_, answers_, watches_, nullptr});
   }
   const SharePtr& share = found->second.share;
   Context& known = by_number_.at(share->client.connection).context;

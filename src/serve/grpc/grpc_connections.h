@@ -36,6 +36,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     std::shared_ptr<ByteBudget> budget;          // of its messages; none: without limit
     std::shared_ptr<ByteBudget> of_its_streams;  // its address's, for streams that are open
     std::shared_ptr<ByteBudget> answers;         // that its client has not taken; of its address's
+    std::shared_ptr<ByteBudget> watches;         // its address's, for those who watch something
     std::shared_ptr<AddressAccount> account;     // its address's; none: of one that is not known
   };
   using SharePtr = std::shared_ptr<const Share>;
@@ -45,7 +46,8 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     std::shared_ptr<ByteBudget> whole;  // none: without limit
     uint64_t of_each = 0;               // connection, of the whole
     // All of them: of messages that are not whole, and for open streams, of which an address has
-    // half; for answers that nobody takes twice as much. 0: a half and an eighth of the whole.
+    // half; for answers that nobody takes twice as much, for those who watch something a quarter.
+    // 0: a half and an eighth of the whole.
     uint64_t arriving = 0, streams = 0;
     uint32_t calls = FrameWatch::kSilentCalls;  // of a connection at a time
   };
@@ -71,7 +73,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   // What connections of one address have together.
   struct Address {
     std::shared_ptr<AddressAccount> account;
-    std::shared_ptr<ByteBudget> streams, answers;
+    std::shared_ptr<ByteBudget> streams, answers, watches;
   };
   struct Given {
     int descriptor;
@@ -104,10 +106,10 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   int64_t most_calls(uint64_t streams) const;  // of an address
 
   const Limits limits_;
-  const std::shared_ptr<ByteBudget> streams_, answers_;  // none: without limit
-  const std::shared_ptr<Unanswered> unanswered_;         // the same
-  std::unique_ptr<Arrivals> arrivals_;                   // the same
-  std::unique_ptr<Unread> unread_;                       // the same
+  const std::shared_ptr<ByteBudget> streams_, answers_, watches_;  // none: without limit
+  const std::shared_ptr<Unanswered> unanswered_;                   // the same
+  std::unique_ptr<Arrivals> arrivals_;                             // the same
+  std::unique_ptr<Unread> unread_;                                 // the same
 
   std::mutex telling_;
   Closed tell_;

@@ -50,8 +50,7 @@ HealthCheckResponse::ServingStatus status_of(const GrpcHouse& house) {
 
 }  // namespace
 
-HealthService::HealthService(GrpcHouse& house)
-    : house_(house), heads_(serve::Watch::budget_of(house)) {}
+HealthService::HealthService(GrpcHouse& house) : house_(house) {}
 
 // Once for all who watch.
 void HealthService::look() {
@@ -75,12 +74,12 @@ grpc::ServerUnaryReactor* HealthService::Check(grpc::CallbackServerContext* cont
   });
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(grpc::CallbackServerContext*,
-                                                                 const grpc::ByteBuffer* request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* HealthService::Watch(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto name = read_name(request);
   const bool known = name.ok() && is_known(*name);
   seen_.store(status_of(house_));
-  return serve::Watch::start(house_, watches_, heads_, name.status(), [this, known] {
+  return serve::Watch::start(house_, *context, watches_, name.status(), [this, known] {
     HealthCheckResponse response;
     response.set_status(known ? seen_.load() : HealthCheckResponse::SERVICE_UNKNOWN);
     return response.SerializeAsString();

@@ -32,7 +32,6 @@ class HealthService final : public Health::WithRawCallbackMethod_Check<
 
  private:
   GrpcHouse& house_;
-  const std::shared_ptr<ByteBudget> heads_;  // of those who watch
   Seen seen_{grpc::health::v1::HealthCheckResponse::UNKNOWN};
   OpenStreams watches_;
 };

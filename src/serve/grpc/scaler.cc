@@ -50,7 +50,7 @@ externalscaler::IsActiveResponse active() {
 
 }  // namespace
 
-ScalerService::ScalerService(GrpcHouse& house) : house_(house), heads_(Watch::budget_of(house)) {}
+ScalerService::ScalerService(GrpcHouse& house) : house_(house) {}
 
 ScalerService::Signal ScalerService::signal() {
   const std::scoped_lock lock(mutex_);
@@ -99,12 +99,13 @@ ScalerService::Unary ScalerService::IsActive(Context context, In request, Out re
   return answer(context, make(), *response);
 }
 
-grpc::ServerWriteReactor<grpc::ByteBuffer>* ScalerService::StreamIsActive(Context, In request) {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* ScalerService::StreamIsActive(Context context,
+                                                                          In request) {
   const auto check = [&]() -> absl::Status {
     ASSIGN_OR_RETURN(const auto object, read<externalscaler::ScaledObjectRef>(request));
     return trigger_of(object).status();
   };
-  return Watch::start(house_, watches_, heads_, check(),
+  return Watch::start(house_, *context, watches_, check(),
                       [] { return active().SerializeAsString(); });
 }
 

@@ -53,7 +53,6 @@ class ScalerService final
   Signal signal();
 
   GrpcHouse& house_;
-  const std::shared_ptr<ByteBudget> heads_;  // of those who watch
   std::mutex mutex_;
   Signal signal_;
   std::optional<Time> taken_;

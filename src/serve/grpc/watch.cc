@@ -7,21 +7,15 @@
 
 namespace fermata::serve {
 
-std::shared_ptr<ByteBudget> Watch::budget_of(const GrpcHouse& house) {
-  constexpr uint64_t kPart = 32;
-  if (house.budget == nullptr) return nullptr;
-  return std::make_shared<ByteBudget>(house.budget->limit() / kPart, house.budget);
-}
-
-Watch* Watch::start(GrpcHouse& house, OpenStreams& watches, std::shared_ptr<ByteBudget> budget,
+Watch* Watch::start(GrpcHouse& house, grpc::CallbackServerContext& context, OpenStreams& watches,
                     absl::Status bad, Message message) {
-  const auto watch =
-      std::shared_ptr<Watch>(new Watch(house, watches, std::move(budget), std::move(message)));
+  const auto watch = std::shared_ptr<Watch>(
+      new Watch(house, watches, house.share_of(context)->watches, std::move(message)));
   house.under_way.fetch_add(1);
   watch->self_ = watch;
   if (bad.ok() && !watch->open_.grow_to(GrpcHouse::kStreamHolds)) {
     bad = error(absl::StatusCode::kResourceExhausted,
-                "too many watch this server (listen.memory_mb); ask without a stream");
+                "too many watch this server (listen.streams_mb); ask without a stream");
   }
   if (!bad.ok()) {
     const std::scoped_lock lock(watch->mutex_);

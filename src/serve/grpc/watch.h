@@ -23,11 +23,9 @@ class Watch final : public grpc::ServerWriteReactor<grpc::ByteBuffer>,
  public:
   using Message = std::function<std::string()>;  // as bytes; of any thread
 
-  // A part of what all may hold, for all watches of a service; none where all may hold anything.
-  static std::shared_ptr<ByteBudget> budget_of(const GrpcHouse& house);
-  // Ends with `bad` at once, where it is not OK, or with RESOURCE_EXHAUSTED where `budget` has no
-  // room for it. All outlive it.
-  static Watch* start(GrpcHouse& house, OpenStreams& watches, std::shared_ptr<ByteBudget> budget,
+  // Ends with `bad` at once, where it is not OK, or with RESOURCE_EXHAUSTED where the watches of
+  // its address, or all, have no room for it. All outlive it.
+  static Watch* start(GrpcHouse& house, grpc::CallbackServerContext& context, OpenStreams& watches,
                       absl::Status bad, Message message);
 
   void look() override;
