@@ -275,10 +275,10 @@ def half_messages(stranger):
     stranger.each(30, one)
 
 
-def grpc_calls(stranger, connections, calls, head=HEAD, message=b"", settled=SETTLED, pause=0.0, end=True, again=False):
+def grpc_calls(stranger, connections, calls, head=HEAD, message=b"", settled=SETTLED, pause=0.0, end=True, again=False, address="127.0.0.1"):
     """So many calls on each connection; what the server says is read and forgotten. `again`: and then another connection."""
     def one(_):
-        with stranger.connect(stranger.grpc) as s:
+        with stranger.connect(stranger.grpc, address) as s:
             s.sendall(settled)
             for stream in range(1, 2 * calls, 2):
                 s.sendall(frame(HEADERS, END_HEADERS, stream, head) + b"".join(data_frames(stream, message, end) if message else ()))

@@ -133,7 +133,7 @@ def busy_web_sockets(stranger):
     """The same over WebSockets."""
     text = json.dumps({"parameters": {"timeout": LONG_US}, "inputs": [
         {"name": "x", "datatype": "FP32", "shape": [1, 64], "data": [0] * 64}]}).encode()
-    held_open(stranger, stranger.http, 1030, UPGRADE.replace(b"quick", b"slow"), web_frame(text, 1), 0.5)
+    held_open(stranger, stranger.http, 1030, UPGRADE.replace(b"quick", b"slow"), web_frame(text, 1), 0.5, first=1)
 
 
 def pinging_connections(stranger):
@@ -143,10 +143,10 @@ def pinging_connections(stranger):
 
 
 def lively_streams(stranger):
-    """As many streams as an address may have, over each of which something wrong is asked now and then."""
+    """As many streams as an address may have, which is not the canary's, over each of which something wrong is asked now and then."""
     ask = grpc_message(b"\x0a\x01x")
     def one(_):
-        with stranger.connect(stranger.grpc) as s:
+        with stranger.connect(stranger.grpc, neighbour(1)) as s:
             s.sendall(SETTLED)
             threading.Thread(target=read_all, args=(stranger, s), daemon=True).start()
             streams = range(1, 129, 2)
@@ -158,8 +158,8 @@ def lively_streams(stranger):
 
 
 def many_watchers(stranger):
-    """As many that watch the server's health as there may be, beside others that want to."""
-    grpc_calls(stranger, 16, 60, head=of_call("grpc.health.v1.Health", "Watch"), message=grpc_message(b""))
+    """As many that watch the server's health as there may be of an address that is not the canary's, beside others that want to."""
+    grpc_calls(stranger, 16, 60, head=of_call("grpc.health.v1.Health", "Watch"), message=grpc_message(b""), address=neighbour(1))
 
 
 # Answers and errors that cannot be written.
@@ -345,12 +345,13 @@ def empty_lines(stranger):
 
 
 def half_closed(stranger):
-    """Requests that wait, of clients that have said that nothing more comes, on as many connections as there may be."""
+    """Requests that wait, of clients that have said that nothing more comes, on as many connections as there may be of an address that is
+    not the canary's."""
     ask = infer_json("slow", timeout=LONG_US)
     def one(_):
         held = []
         for _ in range(260):
-            held.append(stranger.connect(stranger.http))
+            held.append(stranger.connect(stranger.http, neighbour(1)))
             held[-1].sendall(ask)
             held[-1].shutdown(socket.SHUT_WR)
         time.sleep(1)
