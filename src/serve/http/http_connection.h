@@ -47,8 +47,9 @@ struct HttpShard {
   bool has_room_for(const HttpConnection& newcomer);
   // Closes the first in the order of HttpConnection::InTheWay; of each kind one whose address has
   // most, the longest unused of those; of slow ones the slowest. None of an address that has fewer
-  // than the newcomer's after kSlow, or if it has come within a second. False: there is
-  // none. `newcomer` is null where a descriptor is wanted. O(open).
+  // than the newcomer's after kSlow, or if it has come within a second. The newcomer's own address
+  // pays first, if it has one that never asked. False: there is none. `newcomer` is null where a
+  // descriptor is wanted. O(open).
   bool evict(const HttpConnection* newcomer,
              std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Closes those whose client takes too long.

@@ -35,8 +35,9 @@ bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock:
     const InTheWay how = connection->in_the_way(now);
     if (how == InTheWay::kNot || how > of_first) continue;
     const auto& place = connection->place();
-    const bool is_of_fewer = newcomer != nullptr && !place.has_address_of(newcomer->place()) &&
-                             place.count() < newcomer->place().count();
+    const bool is_own = newcomer != nullptr && place.has_address_of(newcomer->place());
+    const bool is_of_fewer =
+        newcomer != nullptr && !is_own && place.count() < newcomer->place().count();
     if (is_of_fewer && (how > InTheWay::kSlow || connection->is_new(now))) continue;
     const double weight =
         how == InTheWay::kSlow ? connection->slowness(now) : static_cast<double>(place.count());
@@ -44,6 +45,7 @@ bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock:
     first = connection;
     of_first = how;
     most = weight;
+    if (how <= InTheWay::kNeverAsked && is_own) break;  // as in a flood of newcomers
   }
   if (first != nullptr) first->close();
   return first != nullptr;
