@@ -248,11 +248,6 @@ inline bool FrameWatch::begin_call(uint32_t stream) {
   return settled_ || ++unsettled_ <= kCallsUnsettled;
 }
 
-bool FrameWatch::is_beyond_few() const {
-  return sending_ > (proven_ ? kFewCalls : kFewFirstCalls) ||
-         asked_ > (served_ ? kFewCalls : kFewAsked);
-}
-
 inline void FrameWatch::speaks(Call& call) {
   if (std::exchange(call.silent, false)) --silent_;
 }

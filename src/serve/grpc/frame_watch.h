@@ -162,7 +162,11 @@ class FrameWatch {
   void speaks(Call& call);
   void wasted(uint64_t calls);
   size_t open() const { return calls_.size() + (newest_stream_ != 0 ? 1 : 0); }
-  bool is_beyond_few() const;  // more calls than may be where the address has too many
+  // More calls than may be where the address has too many.
+  bool is_beyond_few() const {
+    return sending_ > (proven_ ? kFewCalls : kFewFirstCalls) ||
+           asked_ > (served_ ? kFewCalls : kFewAsked);
+  }
   // False: too many.
   bool count(uint32_t weight);
   bool count_given_up();

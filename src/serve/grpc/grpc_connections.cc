@@ -13,6 +13,7 @@
 #include "cluster/wire/machine.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/watched_reads.h"
+#include "serve/net/address_counts.h"
 
 namespace fermata::serve {
 namespace {
@@ -20,7 +21,6 @@ namespace {
 // Without a call's coming or going, where others want the connection; for who has more than they.
 constexpr std::chrono::seconds kIdleLimit(10), kIdleLimitOfMany(1);
 constexpr std::chrono::milliseconds kTimeToCall(100);
-constexpr size_t kPartForFew = 16;      // of all places, for addresses that have few
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
 constexpr uint64_t kPartOfWatches = 4;  // of the same, for those who watch something
 constexpr uint64_t kConnections = 4;    // whose calls an address may have at least

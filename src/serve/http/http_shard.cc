@@ -11,7 +11,6 @@ namespace {
 namespace net = boost::asio;
 
 constexpr std::chrono::milliseconds kSearchEvery(10);  // where none was found: it takes O(open)
-constexpr size_t kPartForFew = 16;                     // of all places, for addresses that have few
 constexpr int kEndedAtATime = 8;  // what a reply held comes back when its write has ended
 
 }  // namespace

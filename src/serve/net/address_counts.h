@@ -10,6 +10,9 @@
 
 namespace fermata::serve {
 
+// Of all places for connections, the part that is left to addresses that have at most as many.
+constexpr size_t kPartForFew = 16;
+
 // How many connections each address has. Thread-safe.
 class AddressCounts {
   using Counts = std::map<std::string, std::atomic<size_t>>;
