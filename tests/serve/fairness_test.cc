@@ -14,6 +14,7 @@
 #include "health.grpc.pb.h"
 #include "reflection.grpc.pb.h"
 #include "serve/net/background.h"
+#include "serve/net/fair_turns.h"
 #include "serve/net/pace.h"
 #include "serve/scripted_engine.h"
 #include "serve/server.h"
@@ -50,12 +51,67 @@ TEST(Background, ConnectionsTakeTurns) {
     go.get_future().wait();
   });
   begun.get_future().wait();
-  for (int i = 0; i < 3; ++i) background.post([&order] { order.push_back(1); }, {1, 1000});
-  background.post([&order] { order.push_back(2); }, {2, 1000});
-  background.post([&order] { order.push_back(3); }, {3, 10});
+  for (int i = 0; i < 3; ++i) background.post([&order] { order.push_back(1); }, {1, "", 1000});
+  background.post([&order] { order.push_back(2); }, {2, "", 1000});
+  background.post([&order] { order.push_back(3); }, {3, "", 10});
   go.set_value();
   background.finish();
   EXPECT_THAT(order, ElementsAre(3, 1, 2, 1, 1));
+}
+
+// However many connections of one have work.
+TEST(Background, AddressesTakeTurns) {
+  Background background(1);
+  std::promise<void> begun, go;
+  std::string order;
+  background.post([&] {
+    begun.set_value();
+    go.get_future().wait();
+  });
+  begun.get_future().wait();
+  const auto post = [&](char name, uint64_t connection, std::string address) {
+    background.post([&order, name] { order.push_back(name); },
+                    {connection, std::move(address), 1000});
+  };
+  for (uint64_t i = 1; i < 5; ++i) post(static_cast<char>('0' + i), i, "many");
+  for (int i = 0; i < 2; ++i) post('1', 1, "many");
+  for (int i = 0; i < 2; ++i) post('a', 9, "few");
+  go.set_value();
+  background.finish();
+  EXPECT_EQ(order, "1a2a3411");
+}
+
+// It does not matter that the first of an address was small, nor that it has none for a while.
+TEST(FairTurns, AnAddressPaysForWhatItHasHad) {
+  struct Sizes {  // of one connection's works, and the next is another's
+    std::vector<std::pair<uint64_t, uint64_t>> waiting;
+    bool empty() const { return waiting.empty(); }
+    uint64_t bytes() const { return waiting.front().first; }
+    uint64_t posted() const { return waiting.front().second; }
+    void push(uint64_t bytes, uint64_t posted) { waiting.emplace_back(bytes, posted); }
+    uint64_t pop() {
+      const uint64_t bytes = this->bytes();
+      waiting.erase(waiting.begin());
+      return bytes;
+    }
+  };
+  struct OfAddress : FairTurns<uint64_t, Sizes> {};
+  FairTurns<char, OfAddress> turns;
+  uint64_t posted = 0;
+  for (uint64_t i = 0; i < 4; ++i) turns.push('a', uint64_t{1}, uint64_t{1}, posted++);
+  for (uint64_t i = 2; i < 6; ++i) turns.push('a', i, uint64_t{64}, posted++);
+  uint64_t before = 0;  // that the others have had when one has its second
+  turns.push('b', uint64_t{9}, uint64_t{10}, posted++);
+  for (int served = 0; served < 2;) {
+    const uint64_t bytes = turns.pop();
+    if (bytes != 10) {
+      before += bytes;
+    } else if (++served == 1) {
+      turns.push('b', uint64_t{9}, uint64_t{10}, posted++);
+    }
+  }
+  EXPECT_LE(before, 20);
+  while (!turns.empty()) turns.pop();
 }
 
 // However many have come before it, each with more.
@@ -74,12 +130,12 @@ TEST(Background, AConnectionWithLittleIsNext) {
         first_begun.set_value();
         go_on.get_future().wait();
       },
-      {1, 1000});
+      {1, "", 1000});
   for (int i = 2; i < 5; ++i)
-    background.post([&order, i] { order.push_back(i); }, {uint64_t(i), 1000});
+    background.post([&order, i] { order.push_back(i); }, {uint64_t(i), "", 1000});
   go.set_value();
   first_begun.get_future().wait();
-  background.post([&order] { order.push_back(9); }, {9, 100});
+  background.post([&order] { order.push_back(9); }, {9, "", 100});
   go_on.set_value();
   background.finish();
   EXPECT_THAT(order, ElementsAre(1, 9, 2, 3, 4));
@@ -91,9 +147,9 @@ TEST(Background, WhatIsNotShortLeavesAThreadToWhatIs) {
   std::promise<void> go, done;
   const std::shared_future<void> gone = go.get_future().share();
   for (uint64_t i = 1; i < 4; ++i) {
-    background.post([gone] { gone.wait(); }, {i, Background::kLong - i % 2});
+    background.post([gone] { gone.wait(); }, {i, "", Background::kLong - i % 2});
   }
-  background.post([&done] { done.set_value(); }, {9, Background::kShort});
+  background.post([&done] { done.set_value(); }, {9, "", Background::kShort});
   done.get_future().wait();
   go.set_value();
 }
@@ -107,10 +163,10 @@ TEST(Background, WhatIsLongLeavesAThreadToTheRest) {
         begun.set_value();
         gone.wait();
       },
-      {1, Background::kLong});
-  background.post([gone] { gone.wait(); }, {2, Background::kLong});
+      {1, "", Background::kLong});
+  background.post([gone] { gone.wait(); }, {2, "", Background::kLong});
   begun.get_future().wait();
-  background.post([&done] { done.set_value(); }, {3, Background::kLong - 1});
+  background.post([&done] { done.set_value(); }, {3, "", Background::kLong - 1});
   done.get_future().wait();
   go.set_value();
 }

@@ -54,7 +54,7 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
     held_ = HeldBytes(house_.budget_of(*share_, request.Length(), is_late));
     if (is_late) late_ = std::make_shared<LateJob>();
     house_.decode(
-        request, is_late, held_, house_.arrived(context_, share_->client.connection),
+        request, is_late, held_, house_.arrived(context_, share_->client),
         [this](absl::StatusOr<InferCall>&& call, const std::string&) { submit(std::move(call)); });
   }
 
@@ -108,7 +108,8 @@ class UnaryInfer final : public grpc::ServerUnaryReactor {
   }
   void answer(engine::ReplyPart&& part) {
     if (!wishes_.classifies()) return write(std::move(part));
-    const Background::Price price{share_->client.connection, work_of(part, wishes_)};
+    const Background::Price price{share_->client.connection, share_->client.address,
+                                  work_of(part, wishes_)};
     if (price.bytes < kLong) return write(std::move(part));
     house_.background.post([this, part = std::move(part)]() mutable { write(std::move(part)); },
                            price);
@@ -163,9 +164,9 @@ absl::Status GrpcHouse::hold_stream(std::shared_ptr<ByteBudget> of_address, Held
 }
 
 GrpcHouse::Arrived GrpcHouse::arrived(const grpc::ServerContextBase& context,
-                                      uint64_t connection) const {
+                                      const Client& client) const {
   const Time now = engine.now();
-  return {connection, now, cutoff_of(context, now)};
+  return {client, now, cutoff_of(context, now)};
 }
 
 absl::Status GrpcHouse::hold_answer(const std::shared_ptr<ByteBudget>& answers, HeldBytes& unsent,
@@ -206,7 +207,7 @@ void GrpcHouse::decode(grpc::ByteBuffer& bytes, bool is_late, HeldBytes& held, c
   auto packed = std::make_unique<Packed>(Packed{*std::move(message), held, from, std::move(then)});
   {
     const std::scoped_lock lock(unpacking.mutex);
-    const auto [others, is_first] = unpacking.waiting.try_emplace(from.connection);
+    const auto [others, is_first] = unpacking.waiting.try_emplace(from.client.connection);
     if (!is_first) return others->second.push_back(std::move(packed));
   }
   unpack(std::move(packed));
@@ -229,8 +230,9 @@ void GrpcHouse::unpack_next(uint64_t connection) {
 
 // A step at a time, each with its price; what it unpacks to is read as one more.
 void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
-  const uint64_t connection = packed->from.connection;
-  auto step = [this, connection, packed = std::move(packed)]() mutable {
+  const auto& [connection, address] = packed->from.client;
+  const Background::Price price{connection, address, Unpacking::kAtATime};
+  auto step = [this, connection = connection, packed = std::move(packed)]() mutable {
     const absl::StatusOr<bool> whole = packed->message->step();
     if (whole.ok() && !*whole) return unpack(std::move(packed));
     if (!whole.ok()) {
@@ -239,7 +241,7 @@ void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
       packed.reset();
       return unpack_next(connection);
     }
-    const uint64_t bytes = packed->message->size();
+    const Background::Price price{connection, packed->from.client.address, packed->message->size()};
     auto read = [this, connection, packed = std::move(packed)]() mutable {
       auto message = std::make_shared<inference::ModelInferRequest>();
       const absl::Status bad = packed->message->parse(packed->held, *message);
@@ -250,10 +252,10 @@ void GrpcHouse::unpack(std::unique_ptr<Packed> packed) {
       packed.reset();
       unpack_next(connection);
     };
-    if (bytes <= Unpacking::kAtATime) return read();  // it is paid
-    background.post(std::move(read), {connection, bytes});
+    if (price.bytes <= Unpacking::kAtATime) return read();  // it is paid
+    background.post(std::move(read), price);
   };
-  background.post(std::move(step), {connection, Unpacking::kAtATime});
+  background.post(std::move(step), price);
 }
 
 absl::StatusOr<InferCall> GrpcHouse::complete(std::shared_ptr<inference::ModelInferRequest> message,

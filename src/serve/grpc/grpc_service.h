@@ -75,10 +75,10 @@ struct GrpcHouse {
 
   // Of a message: who sent it, when, and how long its client waits.
   struct Arrived {
-    uint64_t connection = 0;
+    const Client& client;  // lives until the message is decoded
     Time at, cutoff;
   };
-  Arrived arrived(const grpc::ServerContextBase& context, uint64_t connection) const;
+  Arrived arrived(const grpc::ServerContextBase& context, const Client& client) const;
   using Decoded = absl::AnyInvocable<void(absl::StatusOr<InferCall>&&, std::string id)>;
   // Decodes a message as it came, and completes what only the engine and the transport know: here,
   // or on a background thread where it is packed, which `is_late` says. Empties `bytes`; `held`,

@@ -187,7 +187,7 @@ class StreamInfer final : public InferStream,
       slots_.push_back(slot);
     }
     house_.counters.begin();
-    const auto from = house_.arrived(context_, share_->client.connection);
+    const auto from = house_.arrived(context_, share_->client);
     house_.decode(
         incoming_, is_packed(incoming_), slot->held, from,
         [self = shared_from_this(), slot](absl::StatusOr<InferCall>&& call, std::string id) {
@@ -247,7 +247,7 @@ class StreamInfer final : public InferStream,
         [self = shared_from_this(), slot, part = std::move(part)]() mutable {
           self->answer(*slot, std::move(part));
         },
-        {share_->client.connection, work});
+        {share_->client.connection, share_->client.address, work});
   }
 
   void answer(Slot& slot, engine::ReplyPart part) {

@@ -35,6 +35,11 @@ absl::StatusOr<std::optional<size_t>> read_header_length(const HttpExchange& exc
   return value;
 }
 
+Background::Price price_of(const HttpExchange& exchange, uint64_t bytes) {
+  const Client& client = exchange.client();
+  return {client.connection, client.address, bytes};
+}
+
 // Whether the io thread would have to read many bytes for it.
 bool is_long(const HttpExchange& exchange) {
   if (exchange.body().size() < kLong) return false;
@@ -134,7 +139,7 @@ void HttpFrontEnd::request(HttpExchange exchange) {
   if (exchange.body().size() < kLong) {
     return answer_operation(std::move(exchange), route, operations_);
   }
-  const Background::Price price{exchange.connection(), exchange.body().size()};
+  const auto price = price_of(exchange, exchange.body().size());
   auto answer = [this, exchange = std::move(exchange), route = std::move(route)]() mutable {
     HeldBytes parsing = exchange.held().beside();
     const size_t weight = document_json_weight(exchange.body());
@@ -158,7 +163,7 @@ void HttpFrontEnd::begin_unpacking(std::unique_ptr<Infer> infer) {
 
 // A step at a time, each with its price: nobody knows before what a body unpacks to.
 void HttpFrontEnd::unpack_later(std::unique_ptr<Infer> infer) {
-  const Background::Price price{infer->exchange.connection(), Unpacking::kAtATime};
+  const auto price = price_of(infer->exchange, Unpacking::kAtATime);
   auto step = [this, infer = std::move(infer)]() mutable {
     const absl::StatusOr<bool> whole = infer->unpacking->step(
         [&infer](size_t more) { return infer->exchange.held().grow_by(more); });
@@ -173,7 +178,7 @@ void HttpFrontEnd::unpack_later(std::unique_ptr<Infer> infer) {
 }
 
 void HttpFrontEnd::start_later(std::unique_ptr<Infer> infer) {
-  const Background::Price price{infer->exchange.connection(), infer->body().bytes.size()};
+  const auto price = price_of(infer->exchange, infer->body().bytes.size());
   background_.post([this, infer = std::move(infer)]() mutable { start(std::move(infer)); }, price);
 }
 
@@ -205,7 +210,7 @@ void HttpFrontEnd::start(std::unique_ptr<Infer> infer) {
   auto call = prepare(*infer);
   if (!call.ok()) return reject(*infer, call.status());
   if (call->distant.empty()) return submit(std::move(infer), std::move(call->request));
-  const Background::Price price{infer->exchange.connection(), bytes_of(*call)};
+  const auto price = price_of(infer->exchange, bytes_of(*call));
   auto fetch = [this, infer = std::move(infer), call = *std::move(call)]() mutable {
     if (const absl::Status bad = regions_.fetch(call); !bad.ok()) return reject(*infer, bad);
     submit(std::move(infer), std::move(call.request));
@@ -227,7 +232,7 @@ void HttpFrontEnd::submit(std::unique_ptr<Infer> infer, engine::InferRequest&& r
       std::move(request), [this, infer = std::move(infer)](engine::ReplyPart part) mutable {
         const uint64_t work = work_of(part, infer->wishes);
         if (work < kLong) return end(std::move(infer), std::move(part));
-        const Background::Price price{infer->exchange.connection(), work};
+        const auto price = price_of(infer->exchange, work);
         auto encode = [this, infer = std::move(infer), part = std::move(part)]() mutable {
           end(std::move(infer), std::move(part));
         };

@@ -42,9 +42,11 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     if (body->json_length.value_or(body->bytes.size()) < kLong) {
       return submit(std::move(frame), *body);
     }
-    house_.background.post([self = shared_from_this(), frame = std::move(frame),
-                            body = *body]() mutable { self->submit(std::move(frame), body); },
-                           {client_.connection, body->json_length.value_or(body->bytes.size())});
+    house_.background.post(
+        [self = shared_from_this(), frame = std::move(frame), body = *body]() mutable {
+          self->submit(std::move(frame), body);
+        },
+        {client_.connection, client_.address, body->json_length.value_or(body->bytes.size())});
   }
 
   void closed() override {
@@ -96,7 +98,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
       if (call->request.frame->ack) acknowledge(frame);
     }
     if (call->distant.empty()) return start(std::move(frame), std::move(call->request));
-    const Background::Price price{client_.connection, bytes_of(*call)};
+    const Background::Price price{client_.connection, client_.address, bytes_of(*call)};
     auto fetch = [self = shared_from_this(), frame = std::move(frame),
                   call = *std::move(call)]() mutable {
       const absl::Status bad = self->house_.regions.fetch(call);
@@ -143,7 +145,7 @@ class WebStream final : public WebSocketHandler, public std::enable_shared_from_
     }
     const uint64_t work = work_of(part, frame.wishes);
     if (work < kLong) return encode(std::move(frame), std::move(part));
-    const Background::Price price{client_.connection, work};
+    const Background::Price price{client_.connection, client_.address, work};
     auto rest = [self = shared_from_this(), frame = std::move(frame),
                  part = std::move(part)]() mutable {
       self->encode(std::move(frame), std::move(part));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <string>
 
 namespace fermata::serve {
 
@@ -36,40 +37,24 @@ void Background::post(absl::AnyInvocable<void()> work, Price price) {
     lock.unlock();
     return work();
   }
-  uint64_t& last = last_[price.connection];
-  last = std::max(last, now_) + price.bytes;
   Queue& queue = queues_[price.bytes >= kLong ? 2 : price.bytes > kShort ? 1 : 0];
-  queue.emplace(Tag(last, posted_++), Work{std::move(work), price});
+  queue.push(price.address, price.connection, std::move(work), price.bytes, posted_++);
   lock.unlock();
   changed_.notify_all();  // some leave it alone
 }
 
-Background::Queue* Background::first(size_t takes) {
-  Queue* first = nullptr;
-  for (size_t i = 0; i < takes; ++i) {
-    Queue& queue = queues_[i];
-    if (queue.empty()) continue;
-    if (first == nullptr || queue.begin()->first < first->begin()->first) first = &queue;
-  }
-  return first;
-}
-
-absl::AnyInvocable<void()> Background::take(Queue& queue) {
-  auto taken = queue.extract(queue.begin());
-  const Price& price = taken.mapped().price;
-  now_ += price.bytes / std::max<size_t>(last_.size(), 1);  // as much for each that waits
-  const auto last = last_.find(price.connection);
-  if (last != last_.end() && last->second <= taken.key().first) last_.erase(last);  // none waits
-  return std::move(taken.mapped().run);
+Background::Queue* Background::last(size_t takes) {
+  while (takes > 0 && queues_[takes - 1].empty()) --takes;
+  return takes == 0 ? nullptr : &queues_[takes - 1];
 }
 
 void Background::run(size_t takes) {
   std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [&] { return stopping_ || first(takes) != nullptr; });
-    Queue* const queue = first(takes);
+    changed_.wait(lock, [&] { return stopping_ || last(takes) != nullptr; });
+    Queue* const queue = last(takes);
     if (queue == nullptr) return;
-    auto work = take(*queue);
+    Work work = queue->pop();
     lock.unlock();
     work();
     work = nullptr;
