@@ -10,9 +10,9 @@ serve: build ## install what is missing, build, start the server on the demo zoo
 
 test: test-deps build fetch ## install what is missing, build, pass every test; the last line says what was left out
 	cmake --build --preset release -j$(JOBS)
-	ctest --test-dir build --output-on-failure
+	ctest --test-dir build -j$(JOBS) --output-on-failure
 	scripts/fuzz.sh check
-	.deps/test/bin/python -m pytest -q -rs tests/python
+	.deps/test/bin/python -m pytest -q -rs -n $(JOBS) --dist loadfile tests/python
 
 build: deps ## build the command build/fermata
 	@test -e build/build.ninja || cmake --preset bare
