@@ -272,8 +272,12 @@ def run(attack, seconds, served):
     stranger = multiprocessing.Process(target=be_stranger, args=(attack, (served.http, served.grpc, served.parts), seconds + 4),
                                         daemon=True)
     stranger.start()
-    time.sleep(2)
-    during, peak_mb = watch(served, extra, seconds)
+    start, peak_mb = time.monotonic(), 0.0
+    while time.monotonic() < start + 2:  # what comes at once may be most
+        peak_mb = max(peak_mb, served.memory_mb())
+        time.sleep(0.05)
+    during, later_mb = watch(served, extra, seconds)
+    peak_mb = max(peak_mb, later_mb)
     if stranger.exitcode:
         sys.exit(stranger.exitcode)
     stranger.kill()
