@@ -470,8 +470,8 @@ def streams_of_many(stranger):
 
 
 def requests_of_many(stranger):
-    """As many connections as there may be, each with a request that waits, of two hundred addresses."""
-    held_open(stranger, stranger.http, 1030, infer_json("slow", timeout=LONG_US), infer_json("slow", timeout=LONG_US), 0.5, 200)
+    """As many connections as there may be, each with a request that waits, of two hundred other addresses."""
+    held_open(stranger, stranger.http, 1030, infer_json("slow", timeout=LONG_US), infer_json("slow", timeout=LONG_US), 0.5, 200, 1)
 
 
 def pings_of_many(stranger):

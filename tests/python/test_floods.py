@@ -2,6 +2,7 @@
 connection of who does, keeps nothing of them, and answers everybody else."""
 
 import contextlib
+import json
 import pathlib
 import re
 import select
@@ -14,12 +15,13 @@ import zlib
 import grpc
 import pytest
 import tritonclient.grpc
+import tritonclient.http
 from google.protobuf import message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from conftest import ROOT, START_LIMIT_S, Server
-from hosted import MODEL, paced_model
+from hosted import MODEL, PROFILE, paced_model
 from http2 import (CONTINUATION, DATA, END_HEADERS, END_STREAM, HEAD, HEADERS, PING, PREFACE,
                    RST_STREAM, SETTINGS, WINDOW_UPDATE, field, frame)
 
@@ -332,6 +334,44 @@ def test_new_clients_get_in_where_one_machine_has_most_connections_and_only_ping
                 ready.result(timeout=0.5)
             assert time.monotonic() < until, "nobody gives way"
     assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_new_clients_get_in_where_others_have_all_connections_and_wait(tmp_path, protocol):
+    """Of each of eight addresses four connections wait for answers, and give way to an address that has fewer."""
+    most = 32
+    text = f"models: {{models}}\nlisten: {{{{http: 0, grpc: 0, metrics: 0, max_connections: {most}}}}}\nworkers: {{{{executor: paced}}}}\n"
+    models = paced_model(tmp_path, MODEL)
+    takes_ms = 600_000
+    profile = PROFILE | {"model": MODEL, "linear_ms": PROFILE["linear_ms"] | {"beta": takes_ms}, "quadratic_ms": PROFILE["quadratic_ms"] | {"c": takes_ms},
+                         "batches": {size: {name: value if name == "runs" else takes_ms for name, value in batch.items()}
+                                     for size, batch in PROFILE["batches"].items()}}
+    (models / MODEL / "profile.json").write_text(json.dumps(profile))
+    server = Server(tmp_path, models, text)
+    host, port = getattr(server, protocol).split(":")
+    request = tritonclient.grpc.service_pb2.ModelInferRequest(model_name=MODEL)
+    request.inputs.add(name="x", datatype="INT64", shape=[1, 1])
+    request.raw_input_contents.append(bytes(8))
+    body = json.dumps({"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 1], "data": [0]}]}).encode()
+    asks = {"grpc": PREFACE + frame(SETTINGS, 0, 0) + frame(HEADERS, END_HEADERS, 1, HEAD)
+            + frame(DATA, END_STREAM, 1, grpc_message(request.SerializeToString())),
+            "http": f"POST /v2/models/{MODEL}/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body}
+    with contextlib.ExitStack() as held:
+        for number in range(most - most // 16):
+            client = held.enter_context(socket.create_connection((host, int(port)), START_LIMIT_S, (f"127.0.0.{2 + number % 8}", 0)))
+            client.sendall(asks[protocol])
+        until = time.monotonic() + START_LIMIT_S
+        while metric(server, f'fermata_front_end_running{{protocol="{protocol}"}}') < most - most // 16:
+            assert time.monotonic() < until, "not all of them wait"
+        for _ in range(3):  # a ninth of the places, which is their share
+            if protocol == "grpc":
+                late = held.enter_context(tritonclient.grpc.InferenceServerClient(
+                    server.grpc, channel_args=[("grpc.use_local_subchannel_pool", 1)]))
+            else:
+                late = held.enter_context(tritonclient.http.InferenceServerClient(server.http))
+            assert late.is_server_live()
+    server.process.kill()  # it would wait for what runs
+    server.process.wait(START_LIMIT_S)
 
 
 def test_streams_whose_requests_are_given_up_again_and_again_are_a_flood(tmp_path):

@@ -198,7 +198,7 @@ TEST_F(HttpShardTest, ANewcomerTakesThePlaceOfNobodyWhoseAddressHasFewer) {
   Ends few = serve(second_, 2);
   std::vector<Ends> many;
   for (int i = 0; i < 2; ++i) many.push_back(serve(second_, 3));
-  Ends another = connect(second_, 3), third = connect(second_, 4);
+  Ends another = connect(second_, 3), waits = connect(second_, 3), third = connect(second_, 4);
   EXPECT_TRUE(second_.evict(another.server.get(), now()));
   EXPECT_TRUE(is_open(second_, few));
   EXPECT_FALSE(is_open(second_, many[0]));
@@ -206,6 +206,22 @@ TEST_F(HttpShardTest, ANewcomerTakesThePlaceOfNobodyWhoseAddressHasFewer) {
   EXPECT_FALSE(second_.evict(another.server.get(), now()));
   EXPECT_TRUE(second_.evict(third.server.get(), now()));
   EXPECT_FALSE(is_open(second_, few));
+}
+
+TEST_F(HttpShardTest, ABusyOneGivesWayOnlyToAnAddressThatHasFewer) {
+  holds_ = true;
+  std::vector<Ends> busy;
+  for (int i = 0; i < 3; ++i) busy.push_back(begin(second_, 0, 0, 2));
+  while (held_.size() < 3) turn(second_);
+  Ends same = connect(second_, 2);
+  EXPECT_FALSE(second_.evict(nullptr, now()));
+  EXPECT_FALSE(second_.evict(same.server.get(), now()));
+  holds_ = false;
+  Ends idle = serve(second_, 3), another = connect(second_, 3);
+  EXPECT_TRUE(second_.evict(another.server.get(), now()));
+  EXPECT_TRUE(is_open(second_, idle));
+  EXPECT_FALSE(is_open(second_, busy[0]));
+  EXPECT_TRUE(is_open(second_, busy[1]));
 }
 
 TEST_F(HttpShardTest, TheLastPlacesAreLeftToAddressesThatHaveFew) {

@@ -13,7 +13,6 @@
 #include "cluster/wire/machine.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/watched_reads.h"
-#include "serve/net/address_counts.h"
 
 namespace fermata::serve {
 namespace {
@@ -123,17 +122,16 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
     };
   }
   const std::scoped_lock lock(mutex_);
-  if (given_.size() >= limits_.connections - limits_.connections / kPartForFew &&
-      !has_room_for(client.address)) {
-    return false;
-  }
+  auto place = std::make_unique<AddressCounts::Place>(counts_, client.address);
+  if (!has_room_for(*place)) return false;
   const Address& home = address(client.address);
   if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
   given_.insert_or_assign(
       peer, Given{socket, watched_as(socket),
                   std::make_shared<const Share>(
                       Share{client, part_of(limits_.whole, limits_.of_each), home.streams,
-                            part_of(home.answers, limits_.streams), home.watches, home.account})});
+                            part_of(home.answers, limits_.streams), home.watches, home.account}),
+                  std::move(place)});
   by_number_[client.connection].peer = peer;
   return true;
 }
@@ -180,7 +178,7 @@ void GrpcConnections::end(uint64_t connection) {
   if (named == by_number_.end()) return;
   const auto found = given_.find(named->second.peer);
   if (found == given_.end() || found->second.share->client.connection != connection) return;
-  found->second.ended = true;
+  found->second.place = nullptr;
   end_watched(found->second.descriptor, found->second.watch, SHUT_RDWR);
 }
 
@@ -222,34 +220,35 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
   return share;
 }
 
-bool GrpcConnections::has_room_for(const std::string& newcomer) {
-  enum Rank : uint8_t { kNeverCalled, kQuiet, kJustCame, kWaits };
+bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
+  enum Rank : uint8_t { kNeverCalled, kQuiet, kJustCame, kIdle, kWaits };
   const auto now = std::chrono::steady_clock::now();
-  absl::flat_hash_map<std::string_view, size_t> counts;
-  for (const auto& [peer, given] : given_) ++counts[given.share->client.address];
-  const size_t own = ++counts[newcomer], part = limits_.connections / kPartForFew;
-  if (given_.size() < limits_.connections && own <= part) return true;
+  const size_t own = newcomer.count(), part = limits_.connections / kPartForFew;
+  if (given_.size() < limits_.connections - (own > part ? part : 0)) return true;
   Given* first = nullptr;
   std::tuple<Rank, size_t, std::chrono::steady_clock::time_point> of_first;
   for (auto& [peer, given] : given_) {
-    if (given.ended) continue;
+    if (given.place == nullptr) continue;
     const SeenReads seen = seen_reads(given.descriptor);
     const auto idle = now - seen.active;
-    const auto& address = given.share->client.address;
-    const size_t count = counts[address];
-    const bool is_of_many = count > own || address == newcomer;
-    if (idle < kIdleLimitOfMany && !(is_of_many && !seen.called)) continue;
-    if (seen.called && idle < kIdleLimit && !(is_of_many && !seen.waits)) continue;
-    const Rank rank = !seen.called ? (idle < kTimeToCall ? kJustCame : kNeverCalled)
-                      : seen.waits ? kWaits
-                                   : kQuiet;
+    const size_t count = given.place->count();
+    const bool is_of_more = count > own;
+    const bool is_of_many = is_of_more || given.place->has_address_of(newcomer);
+    const auto quiet = is_of_many ? kIdleLimitOfMany : kIdleLimit;
+    const Rank rank = !seen.called   ? (idle < kTimeToCall ? kJustCame : kNeverCalled)
+                      : seen.waits   ? kWaits
+                      : idle < quiet ? kIdle
+                                     : kQuiet;
+    if (!seen.called && !is_of_many && idle < kIdleLimitOfMany) continue;
+    if (rank == kIdle && !is_of_more) continue;
+    if (rank == kWaits && !is_of_more && idle < kIdleLimit) continue;
     const std::tuple here(rank, limits_.connections - count, seen.active);
     if (first != nullptr && here >= of_first) continue;
     first = &given;
     of_first = here;
   }
   if (first == nullptr) return false;
-  first->ended = true;
+  first->place = nullptr;
   end_watched(first->descriptor, first->watch, SHUT_RDWR);
   return true;
 }

@@ -16,6 +16,7 @@
 #include "serve/grpc/arrivals.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/unread.h"
+#include "serve/net/address_counts.h"
 
 struct grpc_auth_context;
 namespace grpc {
@@ -79,7 +80,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     int descriptor;
     uint64_t watch;  // tells it from another that has the descriptor later
     SharePtr share;
-    bool ended = false;  // by us, for another one
+    std::unique_ptr<AddressCounts::Place> place;  // none: we have ended it
   };
   // That gRPC has for each connection, and tells of calls at once: who its peer is it writes anew.
   struct LetGo {
@@ -97,11 +98,11 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   // Both under the lock. Whether there is a place for one more of an address, the last sixteenth
   // being left to those that have at most as many, or one is made: ends one that has never called;
   // else one that waits for nothing and over which no call has come or gone for ten seconds, or for
-  // one second where its address is the newcomer's or has more; else one that has just come; else
-  // one that waits, after ten. Of each kind one whose address has most, the quietest of those; none
-  // that has come within a second, unless its address is the newcomer's or has more.
-  // O(connections).
-  bool has_room_for(const std::string& newcomer);
+  // one second where its address is the newcomer's or has more; else one that has just come; else,
+  // of an address that has more, one that waits for nothing, and then any; else one that waits, of
+  // ten seconds. Of each kind one whose address has most, the quietest of those; none that has come
+  // within a second, unless its address is the newcomer's or has more. O(connections).
+  bool has_room_for(const AddressCounts::Place& newcomer);
   Address& address(const std::string& name);
   int64_t most_calls(uint64_t streams) const;  // of an address
 
@@ -115,6 +116,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   Closed tell_;
 
   mutable QuickMutex mutex_;
+  const std::shared_ptr<AddressCounts> counts_ = std::make_shared<AddressCounts>();
   absl::flat_hash_map<std::string, Given> given_;  // by peer
   absl::flat_hash_map<uint64_t, Named> by_number_;
   absl::flat_hash_map<const grpc_auth_context*, SharePtr> by_context_;  // of by_number_

@@ -73,7 +73,7 @@ HttpConnection::HttpConnection(Socket socket, HttpShard& shard)
     : socket_(std::move(socket)),
       shard_(shard),
       client_(client_of(socket_)),
-      address_(shard.addresses, client_.address),
+      address_(std::in_place, shard.addresses, client_.address),
       budget_(std::make_shared<ByteBudget>(shard.options.connection_bytes, shard.options.budget)),
       parser_(shard.options.max_body_bytes),
       opened_(std::chrono::steady_clock::now()),
@@ -103,6 +103,7 @@ void HttpConnection::close() {
   shard_.handler.closed(client_.connection);
   const auto alive = std::move(*place_);
   shard_.open.erase(place_);
+  address_.reset();
 }
 
 bool HttpConnection::idle() const {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,9 +48,9 @@ struct HttpShard {
   bool has_room_for(const HttpConnection& newcomer);
   // Closes the first in the order of HttpConnection::InTheWay; of each kind one whose address has
   // most, the longest unused of those; of slow ones the slowest. None of an address that has fewer
-  // than the newcomer's after kSlow, or if it has come within a second. The newcomer's own address
-  // pays first, if it has one that never asked. False: there is none. `newcomer` is null where a
-  // descriptor is wanted. O(open).
+  // than the newcomer's after kSlow, or if it has come within a second; a busy one only of an
+  // address that has more. The newcomer's own address pays first, if it has one that never asked.
+  // False: there is none. `newcomer` is null where a descriptor is wanted. O(open).
   bool evict(const HttpConnection* newcomer,
              std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Closes those whose client takes too long.
@@ -95,7 +96,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void turn_away();
   bool idle() const;  // no request is under way
   bool overdue(Moment now) const;
-  // How much it is in the way of others where connections are short; who waits for us is not.
+  // How much it is in the way of others where connections are short.
   enum class InTheWay : uint8_t {
     kOver,        // its last reply is written, and only its client's end is awaited
     kNeverAsked,  // it is idle, and has never had a reply
@@ -104,11 +105,12 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
     kJustCame,    // it has had no time to ask
     kLongUpload,  // its body has been coming for some seconds
     kIdle,
-    kNot,
+    kBusy,       // it waits for us, or its client for an event
+    kIdleOfFew,  // idle, and its address has no more than the newcomer's: as evict() finds
   };
   InTheWay in_the_way(Moment now) const;
   bool is_new(Moment now) const { return now - opened_ < std::chrono::seconds(1); }
-  const AddressCounts::Place& place() const { return address_; }
+  const std::optional<AddressCounts::Place>& place() const { return address_; }  // until close()
   // How many seconds what it holds would take to come or to go, as it came or went lately; 0: it
   // is not slow.
   double slowness(Moment now) const;
@@ -161,7 +163,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   Socket socket_;
   HttpShard& shard_;
   const Client client_;
-  const AddressCounts::Place address_;
+  std::optional<AddressCounts::Place> address_;
   const std::shared_ptr<ByteBudget> budget_;
   std::list<std::shared_ptr<HttpConnection>>::iterator place_;
   boost::beast::flat_buffer buffer_;

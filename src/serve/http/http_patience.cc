@@ -52,7 +52,7 @@ HttpConnection::InTheWay HttpConnection::in_the_way(Moment now) const {
   if (idle()) return is_long ? InTheWay::kQuiet : InTheWay::kIdle;
   if (takes_long_to_read(now) || slowness(now) > 0) return InTheWay::kSlow;
   const bool brings = !incoming_.empty() && !continue_ && !waiting_;
-  return brings && slots_.empty() && is_long ? InTheWay::kLongUpload : InTheWay::kNot;
+  return brings && slots_.empty() && is_long ? InTheWay::kLongUpload : InTheWay::kBusy;
 }
 
 double HttpConnection::slowness(Moment now) const {

@@ -17,7 +17,7 @@ constexpr int kEndedAtATime = 8;  // what a reply held comes back when its write
 
 bool HttpShard::has_room_for(const HttpConnection& newcomer) {
   const size_t most = options.max_connections, part = most / kPartForFew;
-  const size_t own = newcomer.place().count();
+  const size_t own = newcomer.place()->count();
   size_t all = count.load(std::memory_order_relaxed);
   for (const HttpShard* other = next; other != this; other = other->next) {
     all += other->count.load(std::memory_order_relaxed);
@@ -28,18 +28,22 @@ bool HttpShard::has_room_for(const HttpConnection& newcomer) {
 bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now) {
   using InTheWay = HttpConnection::InTheWay;
   std::shared_ptr<HttpConnection> first;
-  auto of_first = InTheWay::kNot;
+  auto of_first = InTheWay::kIdleOfFew;
   double most = 0;
+  const size_t own = newcomer == nullptr ? SIZE_MAX : newcomer->place()->count();
   for (const auto& connection : open) {
-    const InTheWay how = connection->in_the_way(now);
-    if (how == InTheWay::kNot || how > of_first) continue;
-    const auto& place = connection->place();
-    const bool is_own = newcomer != nullptr && place.has_address_of(newcomer->place());
-    const bool is_of_fewer =
-        newcomer != nullptr && !is_own && place.count() < newcomer->place().count();
+    InTheWay how = connection->in_the_way(now);
+    const size_t count = connection->place()->count();
+    const bool is_own =
+        newcomer != nullptr && connection->place()->has_address_of(*newcomer->place());
+    const bool is_of_more = !is_own && count > own;
+    if (how == InTheWay::kBusy && !is_of_more) continue;
+    if (how == InTheWay::kIdle && !is_of_more) how = InTheWay::kIdleOfFew;
+    if (how > of_first) continue;
+    const bool is_of_fewer = newcomer != nullptr && !is_own && count < own;
     if (is_of_fewer && (how > InTheWay::kSlow || connection->is_new(now))) continue;
     const double weight =
-        how == InTheWay::kSlow ? connection->slowness(now) : static_cast<double>(place.count());
+        how == InTheWay::kSlow ? connection->slowness(now) : static_cast<double>(count);
     if (how == of_first && weight <= most) continue;
     first = connection;
     of_first = how;
