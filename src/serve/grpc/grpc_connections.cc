@@ -6,19 +6,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <tuple>
 #include <utility>
 
 #include "base/status.h"
 #include "cluster/wire/machine.h"
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/watched_reads.h"
+#include "serve/net/who_gives_way.h"
 
 namespace fermata::serve {
 namespace {
 
-// Without a call's coming or going, where others want the connection; for who has more than they.
-constexpr std::chrono::seconds kIdleLimit(10), kIdleLimitOfMany(1);
+// Without a call's coming or going, where others want the connection.
+constexpr std::chrono::seconds kIdleLimit(10);
 constexpr std::chrono::milliseconds kTimeToCall(100);
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
 constexpr uint64_t kPartOfWatches = 4;  // of the same, for those who watch something
@@ -115,9 +115,9 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
         self->arrivals_->set(number, held, more, std::chrono::steady_clock::now());
       }
     };
-    events.unread = [weak = weak_from_this(), number = client.connection](uint64_t held) {
+    events.unread = [weak = weak_from_this(), client](uint64_t held) {
       if (const auto self = weak.lock()) {
-        self->unread_->set(number, held, std::chrono::steady_clock::now());
+        self->unread_->set(client, held, std::chrono::steady_clock::now());
       }
     };
   }
@@ -221,31 +221,23 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
 }
 
 bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
-  enum Rank : uint8_t { kNeverCalled, kQuiet, kJustCame, kIdle, kWaits };
   const auto now = std::chrono::steady_clock::now();
-  const size_t own = newcomer.count(), part = limits_.connections / kPartForFew;
-  if (given_.size() < limits_.connections - (own > part ? part : 0)) return true;
+  const bool is_of_many = newcomer.count() > limits_.connections / kPartForFew;
+  const size_t left = is_of_many ? limits_.connections / kPartForFew : 0;
+  if (given_.size() < limits_.connections - left) return true;
   Given* first = nullptr;
-  std::tuple<Rank, size_t, std::chrono::steady_clock::time_point> of_first;
+  WhoGivesWay all(&newcomer, now);
   for (auto& [peer, given] : given_) {
     if (given.place == nullptr) continue;
     const SeenReads seen = seen_reads(given.descriptor);
-    const auto idle = now - seen.active;
-    const size_t count = given.place->count();
-    const bool is_of_more = count > own;
-    const bool is_of_many = is_of_more || given.place->has_address_of(newcomer);
-    const auto quiet = is_of_many ? kIdleLimitOfMany : kIdleLimit;
-    const Rank rank = !seen.called   ? (idle < kTimeToCall ? kJustCame : kNeverCalled)
-                      : seen.waits   ? kWaits
-                      : idle < quiet ? kIdle
-                                     : kQuiet;
-    if (!seen.called && !is_of_many && idle < kIdleLimitOfMany) continue;
-    if (rank == kIdle && !is_of_more) continue;
-    if (rank == kWaits && !is_of_more && idle < kIdleLimit) continue;
-    const std::tuple here(rank, limits_.connections - count, seen.active);
-    if (first != nullptr && here >= of_first) continue;
-    first = &given;
-    of_first = here;
+    const bool is_long = now - seen.active >= kIdleLimit;
+    const InTheWay of_asked = seen.waits ? (is_long ? InTheWay::kWaitsLong : InTheWay::kBusy)
+                                         : (is_long ? InTheWay::kQuiet : InTheWay::kIdle);
+    const bool just_came = now - seen.active < kTimeToCall;
+    const InTheWay of_new = just_came ? InTheWay::kJustCame : InTheWay::kNeverAsked;
+    if (all.is_first({seen.called ? of_asked : of_new, *given.place, seen.active, seen.active})) {
+      first = &given;
+    }
   }
   if (first == nullptr) return false;
   first->place = nullptr;

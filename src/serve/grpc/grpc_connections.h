@@ -96,12 +96,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   void closed(const std::string& peer, uint64_t connection);
   void end(uint64_t connection);
   // Both under the lock. Whether there is a place for one more of an address, the last sixteenth
-  // being left to those that have at most as many, or one is made: ends one that has never called;
-  // else one that waits for nothing and over which no call has come or gone for ten seconds, or for
-  // one second where its address is the newcomer's or has more; else one that has just come; else,
-  // of an address that has more, one that waits for nothing, and then any; else one that waits, of
-  // ten seconds. Of each kind one whose address has most, the quietest of those; none that has come
-  // within a second, unless its address is the newcomer's or has more. O(connections).
+  // being left to those that have at most as many, or one is made. O(connections).
   bool has_room_for(const AddressCounts::Place& newcomer);
   Address& address(const std::string& name);
   int64_t most_calls(uint64_t streams) const;  // of an address

@@ -4,30 +4,36 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "serve/call/client.h"
 
 namespace fermata::serve {
 
 // What gRPC holds for clients that have not taken all that was sent to them for a second, by
-// connection. Beyond `limit` the connection ends that holds most. Thread-safe.
+// connection. Beyond `limit` the connection ends that holds most of the address that does.
+// Thread-safe.
 class Unread {
  public:
   using Moment = std::chrono::steady_clock::time_point;
   using End = std::function<void(uint64_t connection)>;
   static constexpr std::chrono::seconds kPatience{1};
+  static constexpr std::chrono::milliseconds kLookEvery{10};  // where none was found
 
   // `end` is called outside of all locks and may come back.
   Unread(uint64_t limit, End end) : limit_(limit), end_(std::move(end)) {}
 
-  // A connection, something of which is not taken, holds so much now; 0: or all is taken. Ends as
-  // many as look().
-  void set(uint64_t connection, uint64_t bytes, Moment now) {
+  // A client, by whom something is not taken, holds so much now; 0: or all is taken. Ends as many
+  // as look().
+  void set(const Client& client, uint64_t bytes, Moment now) {
     {
       const std::scoped_lock lock(mutex_);
-      if (bytes == 0) return forget_under_lock(connection);
-      Holder& holder = holders_.try_emplace(connection, Holder{0, now}).first->second;
+      if (bytes == 0) return forget_under_lock(client.connection);
+      Holder& holder = holders_.try_emplace(client.connection).first->second;
+      if (holder.bytes == 0) holder = {client.address, 0, now};
       const uint64_t before = std::exchange(holder.bytes, bytes);
       all_ += bytes - before;
       if (bytes <= before) return;
@@ -49,6 +55,7 @@ class Unread {
 
  private:
   struct Holder {
+    std::string address;
     uint64_t bytes = 0;
     Moment since;
   };
@@ -60,16 +67,27 @@ class Unread {
   }
   uint64_t take_most(Moment now) {  // 0: there is none
     const std::scoped_lock lock(mutex_);
-    if (all_ <= limit_) return 0;
-    uint64_t most = 0, bytes = 0, lasting = 0;
+    if (all_ <= limit_ || now - looked_ < kLookEvery) return 0;
+    uint64_t lasting = 0;
+    absl::flat_hash_map<std::string_view, uint64_t> of_addresses;
     for (const auto& [connection, holder] : holders_) {
       if (now - holder.since < kPatience) continue;
       lasting += holder.bytes;
-      if (holder.bytes <= bytes) continue;
-      most = connection;
-      bytes = holder.bytes;
+      of_addresses[holder.address] += holder.bytes;
     }
-    if (lasting <= limit_) return 0;
+    if (lasting <= limit_) {
+      looked_ = now;
+      return 0;
+    }
+    uint64_t most = 0;
+    std::pair<uint64_t, uint64_t> bytes;  // of its address, its own
+    for (const auto& [connection, holder] : holders_) {
+      if (now - holder.since < kPatience) continue;
+      const std::pair own(of_addresses[holder.address], holder.bytes);
+      if (own <= bytes) continue;
+      most = connection;
+      bytes = own;
+    }
     forget_under_lock(most);
     return most;
   }
@@ -78,6 +96,7 @@ class Unread {
   const End end_;
   mutable std::mutex mutex_;
   uint64_t all_ = 0;
+  Moment looked_{};
   absl::flat_hash_map<uint64_t, Holder> holders_;
 };
 

@@ -20,6 +20,7 @@
 #include "serve/http/web_socket.h"
 #include "serve/net/address_counts.h"
 #include "serve/net/pace.h"
+#include "serve/net/who_gives_way.h"
 
 namespace fermata::serve {
 
@@ -46,11 +47,8 @@ struct HttpShard {
   // Whether there is a place for one that has just come, or one is made by evict(). The last
   // sixteenth of all places is left to addresses that have at most a sixteenth.
   bool has_room_for(const HttpConnection& newcomer);
-  // Closes the first in the order of HttpConnection::InTheWay; of each kind one whose address has
-  // most, the longest unused of those; of slow ones the slowest. None of an address that has fewer
-  // than the newcomer's after kSlow, or if it has come within a second; a busy one only of an
-  // address that has more. The newcomer's own address pays first, if it has one that never asked.
-  // False: there is none. `newcomer` is null where a descriptor is wanted. O(open).
+  // Closes the one that gives way. False: there is none. `newcomer` is null where a descriptor is
+  // wanted. O(open).
   bool evict(const HttpConnection* newcomer,
              std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
   // Closes those whose client takes too long.
@@ -96,20 +94,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void turn_away();
   bool idle() const;  // no request is under way
   bool overdue(Moment now) const;
-  // How much it is in the way of others where connections are short.
-  enum class InTheWay : uint8_t {
-    kOver,        // its last reply is written, and only its client's end is awaited
-    kNeverAsked,  // it is idle, and has never had a reply
-    kQuiet,       // idle for some seconds
-    kSlow,        // its body comes, or its reply goes, too slowly: slowness()
-    kJustCame,    // it has had no time to ask
-    kLongUpload,  // its body has been coming for some seconds
-    kIdle,
-    kBusy,       // it waits for us, or its client for an event
-    kIdleOfFew,  // idle, and its address has no more than the newcomer's: as evict() finds
-  };
-  InTheWay in_the_way(Moment now) const;
-  bool is_new(Moment now) const { return now - opened_ < std::chrono::seconds(1); }
+  // How much it is in the way of others; slow: slowness(). One that is open.
+  WhoGivesWay::Connection in_the_way(Moment now) const;
   const std::optional<AddressCounts::Place>& place() const { return address_; }  // until close()
   // How many seconds what it holds would take to come or to go, as it came or went lately; 0: it
   // is not slow.
@@ -158,6 +144,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void watch_a_client_that_sends_no_more();
   bool waits_for_last_reply() const;
   bool takes_long_to_read(Moment now) const;  // its client, the reply
+  InTheWay way_it_is(Moment now, double slowness) const;
   Slot make_slot(HttpResponse response, bool last, bool without_body) const;
 
   Socket socket_;

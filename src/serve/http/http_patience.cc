@@ -43,14 +43,19 @@ bool HttpConnection::takes_long_to_read(Moment now) const {
   return writes && now - since_ > kPatience;
 }
 
-HttpConnection::InTheWay HttpConnection::in_the_way(Moment now) const {
+WhoGivesWay::Connection HttpConnection::in_the_way(Moment now) const {
+  const double slow = slowness(now);
+  return {way_it_is(now, slow), *address_, opened_, since_, slow};
+}
+
+InTheWay HttpConnection::way_it_is(Moment now, double slowness) const {
   const bool is_long = now - since_ > kPatience;
   if (closing_) return InTheWay::kOver;
   if (idle() && !served_) {
     return now - opened_ < kTimeToAsk ? InTheWay::kJustCame : InTheWay::kNeverAsked;
   }
   if (idle()) return is_long ? InTheWay::kQuiet : InTheWay::kIdle;
-  if (takes_long_to_read(now) || slowness(now) > 0) return InTheWay::kSlow;
+  if (takes_long_to_read(now) || slowness > 0) return InTheWay::kSlow;
   const bool brings = !incoming_.empty() && !continue_ && !waiting_;
   return brings && slots_.empty() && is_long ? InTheWay::kLongUpload : InTheWay::kBusy;
 }

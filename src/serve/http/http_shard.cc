@@ -26,29 +26,11 @@ bool HttpShard::has_room_for(const HttpConnection& newcomer) {
 }
 
 bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now) {
-  using InTheWay = HttpConnection::InTheWay;
   std::shared_ptr<HttpConnection> first;
-  auto of_first = InTheWay::kIdleOfFew;
-  double most = 0;
-  const size_t own = newcomer == nullptr ? SIZE_MAX : newcomer->place()->count();
+  WhoGivesWay all(newcomer == nullptr ? nullptr : &*newcomer->place(), now);
   for (const auto& connection : open) {
-    InTheWay how = connection->in_the_way(now);
-    const size_t count = connection->place()->count();
-    const bool is_own =
-        newcomer != nullptr && connection->place()->has_address_of(*newcomer->place());
-    const bool is_of_more = !is_own && count > own;
-    if (how == InTheWay::kBusy && !is_of_more) continue;
-    if (how == InTheWay::kIdle && !is_of_more) how = InTheWay::kIdleOfFew;
-    if (how > of_first) continue;
-    const bool is_of_fewer = newcomer != nullptr && !is_own && count < own;
-    if (is_of_fewer && (how > InTheWay::kSlow || connection->is_new(now))) continue;
-    const double weight =
-        how == InTheWay::kSlow ? connection->slowness(now) : static_cast<double>(count);
-    if (how == of_first && weight <= most) continue;
-    first = connection;
-    of_first = how;
-    most = weight;
-    if (how <= InTheWay::kNeverAsked && is_own) break;  // as in a flood of newcomers
+    if (all.is_first(connection->in_the_way(now))) first = connection;
+    if (all.is_sure()) break;
   }
   if (first != nullptr) first->close();
   return first != nullptr;
