@@ -17,9 +17,6 @@
 namespace fermata::serve {
 namespace {
 
-// Without a call's coming or going, where others want the connection.
-constexpr std::chrono::seconds kIdleLimit(10);
-constexpr std::chrono::milliseconds kTimeToCall(100);
 constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
 constexpr uint64_t kPartOfWatches = 4;  // of the same, for those who watch something
 constexpr uint64_t kConnections = 4;    // whose calls an address may have at least
@@ -222,18 +219,16 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
 
 bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
   const auto now = std::chrono::steady_clock::now();
-  const bool is_of_many = newcomer.count() > limits_.connections / kPartForFew;
-  const size_t left = is_of_many ? limits_.connections / kPartForFew : 0;
-  if (given_.size() < limits_.connections - left) return true;
+  if (given_.size() < places_for(newcomer.count(), limits_.connections)) return true;
   Given* first = nullptr;
   WhoGivesWay all(&newcomer, now);
   for (auto& [peer, given] : given_) {
     if (given.place == nullptr) continue;
     const SeenReads seen = seen_reads(given.descriptor);
-    const bool is_long = now - seen.active >= kIdleLimit;
+    const bool is_long = now - seen.active >= WhoGivesWay::kLong;
     const InTheWay of_asked = seen.waits ? (is_long ? InTheWay::kWaitsLong : InTheWay::kBusy)
                                          : (is_long ? InTheWay::kQuiet : InTheWay::kIdle);
-    const bool just_came = now - seen.active < kTimeToCall;
+    const bool just_came = now - seen.active < WhoGivesWay::kTimeToAsk;
     const InTheWay of_new = just_came ? InTheWay::kJustCame : InTheWay::kNeverAsked;
     if (all.is_first({seen.called ? of_asked : of_new, *given.place, seen.active, seen.active})) {
       first = &given;

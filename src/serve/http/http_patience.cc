@@ -10,9 +10,6 @@ namespace {
 
 constexpr std::chrono::seconds kHeadLimit(60);     // from the first byte of a request to its head
 constexpr std::chrono::minutes kTransferLimit(5);  // for a body, a reply, and between requests
-// Idle, for a reply or for a body, where others want the connection.
-constexpr std::chrono::seconds kPatience(10);
-constexpr std::chrono::milliseconds kTimeToAsk(100);  // of who has just come
 constexpr std::chrono::seconds kLingerLimit(2);
 constexpr std::chrono::seconds kStallLimit(1);  // of half a body whose memory is wanted
 // From a connection's last reply until the server that stops takes it for one without a request:
@@ -40,7 +37,7 @@ bool HttpConnection::overdue(Moment now) const {
 
 bool HttpConnection::takes_long_to_read(Moment now) const {
   const bool writes = web_ != nullptr ? web_->waits_for_client() : writing_;
-  return writes && now - since_ > kPatience;
+  return writes && now - since_ > WhoGivesWay::kLong;
 }
 
 WhoGivesWay::Connection HttpConnection::in_the_way(Moment now) const {
@@ -49,10 +46,10 @@ WhoGivesWay::Connection HttpConnection::in_the_way(Moment now) const {
 }
 
 InTheWay HttpConnection::way_it_is(Moment now, double slowness) const {
-  const bool is_long = now - since_ > kPatience;
+  const bool is_long = now - since_ > WhoGivesWay::kLong;
   if (closing_) return InTheWay::kOver;
   if (idle() && !served_) {
-    return now - opened_ < kTimeToAsk ? InTheWay::kJustCame : InTheWay::kNeverAsked;
+    return now - opened_ < WhoGivesWay::kTimeToAsk ? InTheWay::kJustCame : InTheWay::kNeverAsked;
   }
   if (idle()) return is_long ? InTheWay::kQuiet : InTheWay::kIdle;
   if (takes_long_to_read(now) || slowness > 0) return InTheWay::kSlow;

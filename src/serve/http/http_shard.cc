@@ -16,13 +16,11 @@ constexpr int kEndedAtATime = 8;  // what a reply held comes back when its write
 }  // namespace
 
 bool HttpShard::has_room_for(const HttpConnection& newcomer) {
-  const size_t most = options.max_connections, part = most / kPartForFew;
-  const size_t own = newcomer.place()->count();
   size_t all = count.load(std::memory_order_relaxed);
   for (const HttpShard* other = next; other != this; other = other->next) {
     all += other->count.load(std::memory_order_relaxed);
   }
-  return all < (own > part ? most - part : most) || evict(&newcomer);
+  return all < places_for(newcomer.place()->count(), options.max_connections) || evict(&newcomer);
 }
 
 bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now) {

@@ -10,8 +10,12 @@
 
 namespace fermata::serve {
 
-// Of all places for connections, the part that is left to addresses that have at most as many.
-constexpr size_t kPartForFew = 16;
+// Of all places for connections, how many there are for one of an address that has so many, with
+// it: the last sixteenth is left to addresses that have at most as many.
+constexpr size_t places_for(size_t own, size_t most) {
+  const size_t for_few = most / 16;
+  return own > for_few ? most - for_few : most;
+}
 
 // How many connections each address has. Thread-safe.
 class AddressCounts {

@@ -13,13 +13,13 @@ namespace fermata::serve {
 enum class InTheWay : uint8_t {
   kOver,        // its last reply is written, and only its client's end is awaited
   kNeverAsked,  // it is idle, and has never had a reply
-  kQuiet,       // idle for some seconds
+  kQuiet,       // idle for kLong
   kSlow,        // its body comes, or its reply goes, too slowly
   kIdleOfMany,  // for a second, and its address is the newcomer's or has more: found here
   kJustCame,    // it has had no time to ask
-  kLongUpload,  // its body has been coming for some seconds
+  kLongUpload,  // its body has been coming for kLong
   kIdle,
-  kWaitsLong,  // for a reply, for some seconds
+  kWaitsLong,  // for a reply, for kLong
   kBusy,
 };
 
@@ -31,6 +31,8 @@ enum class InTheWay : uint8_t {
 class WhoGivesWay {
  public:
   using Moment = std::chrono::steady_clock::time_point;
+  static constexpr std::chrono::milliseconds kTimeToAsk{100};  // of who has just come
+  static constexpr std::chrono::seconds kLong{10};             // idle, or busy with one thing
   struct Connection {
     InTheWay how = InTheWay::kBusy;
     const AddressCounts::Place& place;
