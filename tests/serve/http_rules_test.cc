@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <zlib.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "base/document.h"
@@ -82,6 +83,28 @@ struct Refused {
   int status;
   const char* says;
 };
+
+TEST(HttpParser, FieldsBehindChunksAreNoneOfTheHead) {
+  const std::string head =
+      "POST /v2 HTTP/1.1\r\nHost: x\r\nA: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string text = head + "2\r\n{}\r\n0\r\nHost: y\r\nA: 2\r\nOrigin: z\r\nB: 3\r\n\r\n";
+  HttpParser parser(1000);
+  std::string left = text;
+  auto step = HttpParser::Step::kMore;
+  while (step != HttpParser::Step::kWhole) {
+    size_t used = 0;
+    step = parser.feed(left, used);
+    ASSERT_NE(step, HttpParser::Step::kBad) << parser.refusal().says;
+    left.erase(0, used);
+  }
+  const HttpMessage message = parser.take();
+  EXPECT_EQ(std::distance(message.begin(), message.end()), 3);
+  EXPECT_EQ(message["Host"], "x");
+  EXPECT_EQ(message["A"], "1");
+  EXPECT_EQ(message.count("A"), 1);
+  EXPECT_EQ(message.count("Origin"), 0);
+  EXPECT_EQ(message.body(), "{}");
+}
 
 TEST_F(HttpRulesTest, RefusesWithABodyAndCloses) {
   const std::string host = "Host: x\r\n";

@@ -108,6 +108,10 @@ HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
     if (failed) return refuse(failed);
     if (in_head && parser_->is_header_done()) {
       if (auto bad = check_head()) return refuse(bad->status, std::move(bad->says));
+      fields_.clear();
+      if (parser_->chunked()) {
+        for (const auto& each : parser_->get()) fields_.push_back(&each);
+      }
       if (!parser_->is_done()) return Step::kHead;
     }
     if (used == bytes.size() && !parser_->is_done()) return Step::kMore;
@@ -160,7 +164,19 @@ size_t HttpParser::missing() const {
 
 bool HttpParser::inside() const { return parser_.has_value(); }
 
+// One with a name of the head's stands behind that, not at the end.
+void HttpParser::drop_trailer() {
+  HttpMessage& message = parser_->get();
+  auto of_head = fields_.begin();
+  for (auto at = message.begin(); at != message.end();) {
+    const bool is_of_head = of_head != fields_.end() && *of_head == &*at;
+    if (is_of_head) ++of_head;
+    at = is_of_head ? std::next(at) : message.erase(at);
+  }
+}
+
 HttpMessage HttpParser::take() {
+  if (parser_->chunked()) drop_trailer();
   HttpMessage message = parser_->release();
   parser_.reset();
   return message;

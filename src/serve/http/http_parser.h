@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace fermata::serve {
 
@@ -23,7 +24,8 @@ constexpr char kNoMemoryForBody[] =  // 429
 
 // The requests of one connection, one after another, from its bytes as they come (RFC 9112).
 // What proxies and servers have read in different ways is refused: two Hosts, blanks in names,
-// bare line feeds, codings before chunked, a length beside chunks.
+// bare line feeds, codings before chunked, a length beside chunks. Fields behind chunks, which a
+// proxy may not look at, are none of the head (RFC 9110, section 6.5.1) and are dropped.
 class HttpParser {
  public:
   static constexpr size_t kLongestHead = 64 * 1024;
@@ -62,8 +64,11 @@ class HttpParser {
   std::optional<HttpRefusal> check_head() const;
   std::optional<HttpRefusal> check_fields() const;
 
+  void drop_trailer();
+
   const size_t max_body_;
   std::optional<Parser> parser_;
+  std::vector<const HttpMessage::value_type*> fields_;  // of the head, where chunks follow
   size_t head_ = 0;
   size_t lines_ = 0, counted_ = 0;  // of the head; of the bytes that were left, those in lines_
   size_t scanned_ = 0;              // bytes of the head that were left, without a bare line feed
