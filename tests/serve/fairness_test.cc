@@ -4,6 +4,8 @@
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <future>
 #include <memory>
 #include <vector>
@@ -169,6 +171,20 @@ TEST(Background, WhatIsLongLeavesAThreadToTheRest) {
   background.post([&done] { done.set_value(); }, {3, "", Background::kLong - 1});
   done.get_future().wait();
   go.set_value();
+}
+
+TEST(Background, WorkThatGoesOnStepByStepDoesNotNestWhereTheThreadsHaveEnded) {
+  Background background(1);
+  background.finish();
+  int steps = 0, depth = 0, deepest = 0;
+  std::function<void()> step = [&] {
+    deepest = std::max(deepest, ++depth);
+    if (++steps < 100) background.post(step);
+    --depth;
+  };
+  background.post(step);
+  EXPECT_EQ(steps, 100);
+  EXPECT_EQ(deepest, 1);
 }
 
 TEST(Pace, CountsTheLastSecondOrTwo) {

@@ -29,16 +29,16 @@ void Background::finish() {
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  std::unique_lock lock(mutex_);
+  finished_ = true;
+  run_rest(lock);
 }
 
 void Background::post(absl::AnyInvocable<void()> work, Price price) {
   std::unique_lock lock(mutex_);
-  if (stopping_) {
-    lock.unlock();
-    return work();
-  }
   Queue& queue = queues_[price.bytes >= kLong ? 2 : price.bytes > kShort ? 1 : 0];
   queue.push(price.address, price.connection, std::move(work), price.bytes, posted_++);
+  if (finished_) return run_rest(lock);
   lock.unlock();
   changed_.notify_all();  // some leave it alone
 }
@@ -54,12 +54,22 @@ void Background::run(size_t takes) {
     changed_.wait(lock, [&] { return stopping_ || last(takes) != nullptr; });
     Queue* const queue = last(takes);
     if (queue == nullptr) return;
-    Work work = queue->pop();
-    lock.unlock();
-    work();
-    work = nullptr;
-    lock.lock();
+    run_first(*queue, lock);
   }
+}
+
+void Background::run_rest(std::unique_lock<std::mutex>& lock) {
+  if (std::exchange(runs_rest_, true)) return;  // whoever does takes it too
+  while (Queue* const queue = last(queues_.size())) run_first(*queue, lock);
+  runs_rest_ = false;
+}
+
+void Background::run_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
+  Work work = queue.pop();
+  lock.unlock();
+  work();
+  work = nullptr;
+  lock.lock();
 }
 
 }  // namespace fermata::serve

@@ -46,7 +46,8 @@ class Background {
   // posted. O(log waiting).
   void post(absl::AnyInvocable<void()> work, Price price);
   void post(absl::AnyInvocable<void()> work) { post(std::move(work), Price()); }  // of little work
-  // Returns when all of it has run. What is posted from then on runs where it is posted.
+  // Returns when all of it has run. What is posted from then on runs where it is posted, but for
+  // what such work posts itself, which follows it.
   void finish();
 
  private:
@@ -77,13 +78,15 @@ class Background {
   using Queue = FairTurns<std::string, OfAddress>;
 
   void run(size_t takes);
+  void run_rest(std::unique_lock<std::mutex>& lock);
+  static void run_first(Queue& queue, std::unique_lock<std::mutex>& lock);
   Queue* last(size_t takes);
 
   std::mutex mutex_;
   std::condition_variable changed_;
   std::array<Queue, 3> queues_;  // of short work, of that between, of long
   uint64_t posted_ = 0;
-  bool stopping_ = false;
+  bool stopping_ = false, finished_ = false, runs_rest_ = false;
   std::vector<std::thread> threads_;
 };
 
