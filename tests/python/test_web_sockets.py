@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import http.client
 import json
 import socket
 import struct
@@ -80,6 +81,23 @@ def test_an_ordinary_request_is_answered_in_json_and_in_binary(served):
                                            "data": PIXELS.ravel().tolist()}]}
         reply, _ = exchange(ws, json.dumps(text))
         assert reply["id"] == "three" and reply["outputs"][0]["shape"] == [1, 4]
+
+
+def test_a_socket_on_which_a_message_is_coming_is_not_idle(served):
+    """Others that are idle give way to newcomers where all connections are taken."""
+    whole = frame("slow")
+    with contextlib.ExitStack() as held:
+        def pieces():
+            yield whole[:1000]
+            for _ in range(12):
+                other = held.enter_context(contextlib.closing(http.client.HTTPConnection(served.http, timeout=START_LIMIT_S)))
+                other.request("GET", "/v2/health/live")
+                assert other.getresponse().read() is not None
+            yield whole[1000:]
+
+        with open_socket(served) as ws:
+            ws.send(pieces())
+            assert read(ws.recv(START_LIMIT_S))[0]["outputs"]
 
 
 def test_a_stream_registers_and_is_told_what_to_send(served):

@@ -28,9 +28,10 @@ class WhoGivesWayTest : public ::testing::Test {
     return Moment(std::chrono::duration_cast<Moment::duration>(std::chrono::duration<double>(s)));
   }
   // Its name; none: nobody's.
-  static std::string first(const AddressCounts::Place* newcomer, const std::vector<Shown>& shown) {
+  static std::string first(const AddressCounts::Place* newcomer, const std::vector<Shown>& shown,
+                           bool all_taken = true) {
     constexpr double kNow = 1000;
-    WhoGivesWay all(newcomer, at(kNow));
+    WhoGivesWay all(newcomer, all_taken, at(kNow));
     std::string first;
     for (const Shown& each : shown) {
       if (all.is_first(
@@ -46,10 +47,10 @@ class WhoGivesWayTest : public ::testing::Test {
 };
 
 TEST_F(WhoGivesWayTest, ABusyOneGoesBeforeIdleOnesOnlyWhereItsAddressHasMore) {
-  const auto &one = of("few"), &many = of("many"), &newcomer = of("new"), &own = of("new");
-  of("many"), of("many");
+  const auto &same = of("same"), &many = of("many"), &newcomer = of("new"), &own = of("new");
+  of("same"), of("many"), of("many");
   const Shown busy{"busy", InTheWay::kBusy, &many}, waits{"waits", InTheWay::kWaitsLong, &many};
-  const Shown idle{"idle", InTheWay::kIdle, &own}, quiet{"quiet", InTheWay::kQuiet, &one};
+  const Shown idle{"idle", InTheWay::kIdle, &own}, quiet{"quiet", InTheWay::kQuiet, &same};
   EXPECT_EQ(first(&newcomer, {idle, busy, waits}), "waits");
   EXPECT_EQ(first(&newcomer, {idle, busy}), "busy");
   EXPECT_EQ(first(&newcomer, {idle, busy, quiet}), "quiet");
@@ -61,13 +62,18 @@ TEST_F(WhoGivesWayTest, ABusyOneGoesBeforeIdleOnesOnlyWhereItsAddressHasMore) {
   EXPECT_EQ(first(nullptr, {idle, waits}), "idle");
 }
 
-TEST_F(WhoGivesWayTest, WhoHasFewerKeepsAllButWhatIsSlowOrNeverAsked) {
-  const auto &one = of("few"), &newcomer = of("many");
-  of("many");
+TEST_F(WhoGivesWayTest, WhoHasFewerGivesWayLastAndKeepsWhatIsInUse) {
+  const auto &one = of("few"), &newcomer = of("many"), &own = of("many");
   for (const InTheWay how :
        {InTheWay::kOver, InTheWay::kNeverAsked, InTheWay::kQuiet, InTheWay::kSlow}) {
     EXPECT_EQ(first(&newcomer, {{"few", how, &one}}), "few");
     EXPECT_EQ(first(&newcomer, {{"new", how, &one, 0.5}}), "");
+    const Shown few{"few", how, &one}, busy{"busy", InTheWay::kBusy, &own};
+    const std::string gives_way = how == InTheWay::kOver ? "few" : "own";
+    for (const InTheWay others : {InTheWay::kQuiet, InTheWay::kIdle, InTheWay::kWaitsLong}) {
+      EXPECT_EQ(first(&newcomer, {few, {"own", others, &own}}), gives_way);
+    }
+    EXPECT_EQ(first(&newcomer, {few, busy}), "few");
   }
   for (const InTheWay how :
        {InTheWay::kJustCame, InTheWay::kLongUpload, InTheWay::kIdle, InTheWay::kWaitsLong}) {
@@ -91,6 +97,30 @@ TEST_F(WhoGivesWayTest, IdleForASecondGoesBeforeWhoJustCameWhereItsAddressIsTheN
   EXPECT_EQ(first(&newcomer, {came, {"idle", InTheWay::kIdle, &own, 60, 1}}), "idle");
   EXPECT_EQ(first(&newcomer, {came, {"idle", InTheWay::kIdle, &many, 60, 1}}), "idle");
   EXPECT_EQ(first(&newcomer, {came, {"idle", InTheWay::kIdle, &one, 60, 9}}), "came");
+}
+
+TEST_F(WhoGivesWayTest, WherePlacesAreLeftToOthersOnlyOnesOwnAndWhoHasMoreGiveWay) {
+  const auto &few = of("few"), &same = of("same"), &newcomer = of("new"), &own = of("new");
+  const auto& many = of("many");
+  of("same"), of("many"), of("many");
+  for (const InTheWay how : {InTheWay::kOver, InTheWay::kNeverAsked, InTheWay::kQuiet,
+                             InTheWay::kSlow, InTheWay::kIdle}) {
+    EXPECT_EQ(first(&newcomer, {{"few", how, &few}, {"same", how, &same}}, false), "");
+    EXPECT_NE(first(&newcomer, {{"few", how, &few}, {"same", how, &same}}, true), "");
+    EXPECT_EQ(first(&newcomer, {{"own", how, &own}}, false), "own");
+    EXPECT_EQ(first(&newcomer, {{"many", how, &many}}, false), "many");
+  }
+}
+
+TEST(NoneFound, LastsForWhoHasAsManyAndLongerTheMoreThereAre) {
+  const NoneFound::Moment now(std::chrono::hours(1));
+  NoneFound none;
+  EXPECT_FALSE(none.lasts(9, now));
+  none.remember(3, 1000, now);
+  EXPECT_TRUE(none.lasts(3, now));
+  EXPECT_TRUE(none.lasts(4, now + std::chrono::microseconds(999)));
+  EXPECT_FALSE(none.lasts(2, now));
+  EXPECT_FALSE(none.lasts(4, now + std::chrono::microseconds(1000)));
 }
 
 TEST_F(WhoGivesWayTest, OfEachKindItIsTheLongestUnusedOfTheAddressThatHasMost) {

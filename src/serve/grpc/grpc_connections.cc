@@ -21,6 +21,7 @@ constexpr uint64_t kPartOfAddress = 2;  // of what open streams may hold
 constexpr uint64_t kPartOfWatches = 4;  // of the same, for those who watch something
 constexpr uint64_t kConnections = 4;    // whose calls an address may have at least
 constexpr size_t kFewAddresses = 1024;  // beyond it those without a connection are forgotten
+constexpr std::chrono::seconds kForgetEvery{1};
 
 // As gRPC names a client, which is a URI.
 std::string peer_of(const boost::asio::ip::tcp::endpoint& from) {
@@ -77,7 +78,8 @@ int64_t GrpcConnections::most_calls(uint64_t streams) const {
 
 GrpcConnections::Address& GrpcConnections::address(const std::string& name) {
   const auto now = std::chrono::steady_clock::now();
-  if (addresses_.size() > kFewAddresses) {
+  if (addresses_.size() > kFewAddresses && now - forgot_ > kForgetEvery) {
+    forgot_ = now;
     absl::erase_if(addresses_, [now](const auto& entry) {
       const Address& known = entry.second;
       const auto is_free = [](const auto& budget) {
@@ -128,7 +130,7 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
                   std::make_shared<const Share>(
                       Share{client, part_of(limits_.whole, limits_.of_each), home.streams,
                             part_of(home.answers, limits_.streams), home.watches, home.account}),
-                  std::move(place)});
+                  std::move(place), std::chrono::steady_clock::now()});
   by_number_[client.connection].peer = peer;
   return true;
 }
@@ -219,9 +221,18 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
 
 bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
   const auto now = std::chrono::steady_clock::now();
-  if (given_.size() < places_for(newcomer.count(), limits_.connections)) return true;
+  const size_t own = newcomer.count();
+  if (given_.size() < places_for(own, limits_.connections)) return true;
+  if (none_gives_way_.lasts(own, now)) return false;
+  const bool found = evict(newcomer, now);
+  if (!found) none_gives_way_.remember(own, given_.size(), now);
+  return found;
+}
+
+bool GrpcConnections::evict(const AddressCounts::Place& newcomer,
+                            std::chrono::steady_clock::time_point now) {
   Given* first = nullptr;
-  WhoGivesWay all(&newcomer, now);
+  WhoGivesWay all(&newcomer, given_.size() >= limits_.connections, now);
   for (auto& [peer, given] : given_) {
     if (given.place == nullptr) continue;
     const SeenReads seen = seen_reads(given.descriptor);
@@ -230,9 +241,10 @@ bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
                                          : (is_long ? InTheWay::kQuiet : InTheWay::kIdle);
     const bool just_came = now - seen.active < WhoGivesWay::kTimeToAsk;
     const InTheWay of_new = just_came ? InTheWay::kJustCame : InTheWay::kNeverAsked;
-    if (all.is_first({seen.called ? of_asked : of_new, *given.place, seen.active, seen.active})) {
+    if (all.is_first({seen.called ? of_asked : of_new, *given.place, given.opened, seen.active})) {
       first = &given;
     }
+    if (all.is_sure()) break;
   }
   if (first == nullptr) return false;
   first->place = nullptr;

@@ -17,6 +17,7 @@
 #include "serve/grpc/frame_watch.h"
 #include "serve/grpc/unread.h"
 #include "serve/net/address_counts.h"
+#include "serve/net/who_gives_way.h"
 
 struct grpc_auth_context;
 namespace grpc {
@@ -81,6 +82,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
     uint64_t watch;  // tells it from another that has the descriptor later
     SharePtr share;
     std::unique_ptr<AddressCounts::Place> place;  // none: we have ended it
+    std::chrono::steady_clock::time_point opened;
   };
   // That gRPC has for each connection, and tells of calls at once: who its peer is it writes anew.
   struct LetGo {
@@ -95,9 +97,10 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   SharePtr share_at_first(const std::string& peer, Context context);
   void closed(const std::string& peer, uint64_t connection);
   void end(uint64_t connection);
-  // Both under the lock. Whether there is a place for one more of an address, the last sixteenth
+  // All under the lock. Whether there is a place for one more of an address, the last sixteenth
   // being left to those that have at most as many, or one is made. O(connections).
   bool has_room_for(const AddressCounts::Place& newcomer);
+  bool evict(const AddressCounts::Place& newcomer, std::chrono::steady_clock::time_point now);
   Address& address(const std::string& name);
   int64_t most_calls(uint64_t streams) const;  // of an address
 
@@ -116,6 +119,8 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   absl::flat_hash_map<uint64_t, Named> by_number_;
   absl::flat_hash_map<const grpc_auth_context*, SharePtr> by_context_;  // of by_number_
   absl::flat_hash_map<std::string, Address> addresses_;
+  std::chrono::steady_clock::time_point forgot_{};  // of them those that are gone
+  NoneFound none_gives_way_;
 };
 
 }  // namespace fermata::serve

@@ -38,6 +38,7 @@ struct HttpShard {
   std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
   std::atomic<size_t> count = 0;
   std::chrono::steady_clock::time_point searched;  // when none was slow
+  NoneFound none_gives_way;
   // From when on half a request is not waited for.
   std::chrono::steady_clock::time_point wait_for_rest_until =
       std::chrono::steady_clock::time_point::max();
@@ -48,9 +49,10 @@ struct HttpShard {
   // sixteenth of all places is left to addresses that have at most a sixteenth.
   bool has_room_for(const HttpConnection& newcomer);
   // Closes the one that gives way. False: there is none. `newcomer` is null where a descriptor is
-  // wanted. O(open).
+  // wanted. `all_taken`: no place is left to anybody. O(open).
   bool evict(const HttpConnection* newcomer,
-             std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now());
+             std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now(),
+             bool all_taken = true);
   // Closes those whose client takes too long.
   void sweep();
   // Gives up the slowest body or reply, of those that would take longer than that to come or to go

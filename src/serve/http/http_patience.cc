@@ -48,10 +48,11 @@ WhoGivesWay::Connection HttpConnection::in_the_way(Moment now) const {
 InTheWay HttpConnection::way_it_is(Moment now, double slowness) const {
   const bool is_long = now - since_ > WhoGivesWay::kLong;
   if (closing_) return InTheWay::kOver;
-  if (idle() && !served_) {
+  const bool is_idle = idle() && (web_ == nullptr || !web_->holds());  // a message may be coming
+  if (is_idle && !served_) {
     return now - opened_ < WhoGivesWay::kTimeToAsk ? InTheWay::kJustCame : InTheWay::kNeverAsked;
   }
-  if (idle()) return is_long ? InTheWay::kQuiet : InTheWay::kIdle;
+  if (is_idle) return is_long ? InTheWay::kQuiet : InTheWay::kIdle;
   if (takes_long_to_read(now) || slowness > 0) return InTheWay::kSlow;
   const bool brings = !incoming_.empty() && !continue_ && !waiting_;
   return brings && slots_.empty() && is_long ? InTheWay::kLongUpload : InTheWay::kBusy;

@@ -20,12 +20,19 @@ bool HttpShard::has_room_for(const HttpConnection& newcomer) {
   for (const HttpShard* other = next; other != this; other = other->next) {
     all += other->count.load(std::memory_order_relaxed);
   }
-  return all < places_for(newcomer.place()->count(), options.max_connections) || evict(&newcomer);
+  const size_t own = newcomer.place()->count();
+  if (all < places_for(own, options.max_connections)) return true;
+  const auto now = std::chrono::steady_clock::now();
+  if (none_gives_way.lasts(own, now)) return false;
+  const bool found = evict(&newcomer, now, all >= options.max_connections);
+  if (!found) none_gives_way.remember(own, open.size(), now);
+  return found;
 }
 
-bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now) {
+bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now,
+                      bool all_taken) {
   std::shared_ptr<HttpConnection> first;
-  WhoGivesWay all(newcomer == nullptr ? nullptr : &*newcomer->place(), now);
+  WhoGivesWay all(newcomer == nullptr ? nullptr : &*newcomer->place(), all_taken, now);
   for (const auto& connection : open) {
     if (all.is_first(connection->in_the_way(now))) first = connection;
     if (all.is_sure()) break;
