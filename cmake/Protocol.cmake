@@ -2,8 +2,8 @@
 include_guard()
 file(GLOB protos CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/proto/*.proto)
 add_library(fermata_proto STATIC ${protos})
-# What protoc writes for one file and for another has the same names.
-set_target_properties(fermata_proto PROPERTIES UNITY_BUILD OFF)
+# What protoc writes for one file and for another has the same names. The GStreamer element has it too.
+set_target_properties(fermata_proto PROPERTIES UNITY_BUILD OFF POSITION_INDEPENDENT_CODE ON)
 set(generated ${CMAKE_BINARY_DIR}/proto)
 file(MAKE_DIRECTORY ${generated})
 target_link_libraries(fermata_proto PUBLIC protobuf::libprotobuf gRPC::grpc++)

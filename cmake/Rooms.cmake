@@ -38,6 +38,7 @@ function(fermata_test NAME)
     add_executable(test_${NAME} ${sources})
     target_link_libraries(test_${NAME} PRIVATE ${ARG_DEPENDS} GTest::gmock GTest::gtest_main)
     target_include_directories(test_${NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
+    target_compile_options(test_${NAME} PRIVATE -O1)  # the tests' own code: compiles in two thirds of the time
     if(FERMATA_SANITIZE STREQUAL "thread")
       target_sources(test_${NAME} PRIVATE ${CMAKE_SOURCE_DIR}/tests/thread_sanitizer/grpc_locks.cc)
       target_link_libraries(test_${NAME} PRIVATE ${CMAKE_DL_LIBS})
