@@ -59,8 +59,10 @@ size_t HttpParser::put(std::string_view bytes, boost::system::error_code& failed
 // Before they are parsed, which takes far longer. O(bytes) over all calls of a request.
 bool HttpParser::has_too_many_lines(std::string_view head) {
   constexpr std::string_view kEnd = "\r\n\r\n";
+  if (head.starts_with("\r\n")) return false;  // its end, of which only a part had come
   const size_t from = std::min(counted_, head.size());
-  const size_t to = std::min(head.find(kEnd, from - std::min(from, kEnd.size() - 1)), head.size());
+  const size_t end = head.find(kEnd, from - std::min(from, kEnd.size() - 1));
+  const size_t to = end == head.npos ? head.size() : end + kEnd.size() / 2;
   if (to > from)
     lines_ += static_cast<size_t>(std::count(head.begin() + from, head.begin() + to, '\n'));
   counted_ = std::max(from, to);
