@@ -21,23 +21,30 @@ fi
 # shellcheck disable=SC2086
 cmake --build --preset "$preset" -j"${JOBS:-$(nproc)}" --target $(printf '%s_fuzz ' $names)
 
+try() { # BUILD NAME ARGUMENT...
+  local build=$1 name=$2
+  shift 2
+  "$build/${name}_fuzz" "$@" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
+    -artifact_prefix="$build/$name-" 2>> "$build/${name}_fuzz.log" && return
+  tail -40 "$build/${name}_fuzz.log"
+  echo "the input is in $build/$name-*; try again with: $build/${name}_fuzz FILE" >&2
+  return 1
+}
 fuzz() { # LENGTH NAME BUILD
   local build=$3
+  : > "$build/$2_fuzz.log"
   if [ "$1" = check ]; then
-    local limit=(-seed=1 -runs=4000 -keep_seed=1) found=$build/check/$2
-    rm -rf "$found"
+    # Without coverage libFuzzer would change the smallest seed only.
+    local seeds=("fuzz/corpus/$2"/*) seed
+    for seed in "${seeds[@]}"; do
+      try "$build" "$2" -seed=1 -runs=$((4000 / ${#seeds[@]})) -keep_seed=1 -seed_inputs="$seed" || return 1
+    done
   else
-    local limit=(-max_total_time="$1") found=$build/corpus/$2
+    mkdir -p "$build/corpus/$2"
+    try "$build" "$2" -max_total_time="$1" "$build/corpus/$2" "fuzz/corpus/$2" || return 1
   fi
-  mkdir -p "$found" "fuzz/corpus/$2"
-  "$build/$2_fuzz" "${limit[@]}" -timeout=10 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1 \
-    -artifact_prefix="$build/$2-" "$found" "fuzz/corpus/$2" 2> "$build/$2_fuzz.log" || {
-    tail -40 "$build/$2_fuzz.log"
-    echo "the input is in $build/$2-*; try again with: $build/$2_fuzz FILE" >&2
-    return 1
-  }
-  echo "fuzzed $2: $(sed -n 's/stat::number_of_executed_units: *//p' "$build/$2_fuzz.log") inputs, no finding"
+  echo "fuzzed $2: $(awk '/^stat::number_of_executed_units/ { all += $2 } END { print all }' "$build/$2_fuzz.log") inputs, no finding"
 }
-export -f fuzz
+export -f fuzz try
 # shellcheck disable=SC2086
 printf '%s\n' $names | xargs -P "${JOBS:-$(nproc)}" -I{} bash -c 'fuzz "$@"' fuzz "$length" {} "$build"
