@@ -29,9 +29,9 @@ class WhoGivesWayTest : public ::testing::Test {
   }
   // Its name; none: nobody's.
   static std::string first(const AddressCounts::Place* newcomer, const std::vector<Shown>& shown,
-                           bool all_taken = true) {
+                           bool any_place = true) {
     constexpr double kNow = 1000;
-    WhoGivesWay all(newcomer, all_taken, at(kNow));
+    WhoGivesWay all(newcomer, any_place, at(kNow));
     std::string first;
     for (const Shown& each : shown) {
       if (all.is_first(
@@ -99,7 +99,7 @@ TEST_F(WhoGivesWayTest, IdleForASecondGoesBeforeWhoJustCameWhereItsAddressIsTheN
   EXPECT_EQ(first(&newcomer, {came, {"idle", InTheWay::kIdle, &one, 60, 9}}), "came");
 }
 
-TEST_F(WhoGivesWayTest, WherePlacesAreLeftToOthersOnlyOnesOwnAndWhoHasMoreGiveWay) {
+TEST_F(WhoGivesWayTest, WhereTheLastPlacesAreOthersOnlyOnesOwnAndWhoHasMoreGiveWay) {
   const auto &few = of("few"), &same = of("same"), &newcomer = of("new"), &own = of("new");
   const auto& many = of("many");
   of("same"), of("many"), of("many");
@@ -112,15 +112,15 @@ TEST_F(WhoGivesWayTest, WherePlacesAreLeftToOthersOnlyOnesOwnAndWhoHasMoreGiveWa
   }
 }
 
-TEST(NoneFound, LastsForWhoHasAsManyAndLongerTheMoreThereAre) {
+TEST_F(WhoGivesWayTest, ThatNoneWasFoundLastsForThatAddressAndLongerTheMoreThereAre) {
   const NoneFound::Moment now(std::chrono::hours(1));
+  const auto &newcomer = of("new"), &next = of("new"), &other = of("other");
   NoneFound none;
-  EXPECT_FALSE(none.lasts(9, now));
-  none.remember(3, 1000, now);
-  EXPECT_TRUE(none.lasts(3, now));
-  EXPECT_TRUE(none.lasts(4, now + std::chrono::microseconds(999)));
-  EXPECT_FALSE(none.lasts(2, now));
-  EXPECT_FALSE(none.lasts(4, now + std::chrono::microseconds(1000)));
+  EXPECT_FALSE(none.lasts(newcomer, now));
+  none.remember(newcomer, 1000, now);
+  EXPECT_TRUE(none.lasts(next, now + std::chrono::microseconds(999)));
+  EXPECT_FALSE(none.lasts(other, now));
+  EXPECT_FALSE(none.lasts(next, now + std::chrono::microseconds(1000)));
 }
 
 TEST_F(WhoGivesWayTest, OfEachKindItIsTheLongestUnusedOfTheAddressThatHasMost) {

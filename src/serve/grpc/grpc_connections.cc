@@ -221,18 +221,18 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
 
 bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
   const auto now = std::chrono::steady_clock::now();
-  const size_t own = newcomer.count();
-  if (given_.size() < places_for(own, limits_.connections)) return true;
-  if (none_gives_way_.lasts(own, now)) return false;
+  if (given_.size() < places_for(newcomer.count(), limits_.connections)) return true;
+  if (none_gives_way_.lasts(newcomer, now)) return false;
   const bool found = evict(newcomer, now);
-  if (!found) none_gives_way_.remember(own, given_.size(), now);
+  if (!found) none_gives_way_.remember(newcomer, given_.size(), now);
   return found;
 }
 
 bool GrpcConnections::evict(const AddressCounts::Place& newcomer,
                             std::chrono::steady_clock::time_point now) {
   Given* first = nullptr;
-  WhoGivesWay all(&newcomer, given_.size() >= limits_.connections, now);
+  WhoGivesWay all(&newcomer,
+                  places_for(newcomer.count(), limits_.connections) == limits_.connections, now);
   for (auto& [peer, given] : given_) {
     if (given.place == nullptr) continue;
     const SeenReads seen = seen_reads(given.descriptor);

@@ -49,10 +49,10 @@ struct HttpShard {
   // sixteenth of all places is left to addresses that have at most a sixteenth.
   bool has_room_for(const HttpConnection& newcomer);
   // Closes the one that gives way. False: there is none. `newcomer` is null where a descriptor is
-  // wanted. `all_taken`: no place is left to anybody. O(open).
+  // wanted. `any_place`: it may have the last ones too. O(open).
   bool evict(const HttpConnection* newcomer,
              std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now(),
-             bool all_taken = true);
+             bool any_place = true);
   // Closes those whose client takes too long.
   void sweep();
   // Gives up the slowest body or reply, of those that would take longer than that to come or to go

@@ -20,19 +20,20 @@ bool HttpShard::has_room_for(const HttpConnection& newcomer) {
   for (const HttpShard* other = next; other != this; other = other->next) {
     all += other->count.load(std::memory_order_relaxed);
   }
-  const size_t own = newcomer.place()->count();
-  if (all < places_for(own, options.max_connections)) return true;
+  const AddressCounts::Place& place = *newcomer.place();
+  const size_t places = places_for(place.count(), options.max_connections);
+  if (all < places) return true;
   const auto now = std::chrono::steady_clock::now();
-  if (none_gives_way.lasts(own, now)) return false;
-  const bool found = evict(&newcomer, now, all >= options.max_connections);
-  if (!found) none_gives_way.remember(own, open.size(), now);
+  if (none_gives_way.lasts(place, now)) return false;
+  const bool found = evict(&newcomer, now, places == options.max_connections);
+  if (!found) none_gives_way.remember(place, open.size(), now);
   return found;
 }
 
 bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now,
-                      bool all_taken) {
+                      bool any_place) {
   std::shared_ptr<HttpConnection> first;
-  WhoGivesWay all(newcomer == nullptr ? nullptr : &*newcomer->place(), all_taken, now);
+  WhoGivesWay all(newcomer == nullptr ? nullptr : &*newcomer->place(), any_place, now);
   for (const auto& connection : open) {
     if (all.is_first(connection->in_the_way(now))) first = connection;
     if (all.is_sure()) break;

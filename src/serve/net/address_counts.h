@@ -33,6 +33,7 @@ class AddressCounts {
 
     // That its address has, with this one.
     size_t count() const { return entry_->second.load(std::memory_order_relaxed); }
+    const std::string& address() const { return entry_->first; }
     bool has_address_of(const Place& other) const { return entry_ == other.entry_; }
 
    private:

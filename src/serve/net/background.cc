@@ -30,6 +30,7 @@ void Background::finish() {
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
   std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !runs_rest_; });
   finished_ = true;
   run_rest(lock);
 }
@@ -62,6 +63,7 @@ void Background::run_rest(std::unique_lock<std::mutex>& lock) {
   if (std::exchange(runs_rest_, true)) return;  // whoever does takes it too
   while (Queue* const queue = last(queues_.size())) run_first(*queue, lock);
   runs_rest_ = false;
+  changed_.notify_all();
 }
 
 void Background::run_first(Queue& queue, std::unique_lock<std::mutex>& lock) {

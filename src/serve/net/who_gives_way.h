@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <tuple>
 
 #include "serve/net/address_counts.h"
@@ -27,8 +28,8 @@ enum class InTheWay : uint8_t {
 // first as above, from kIdle on only of addresses that have more than the newcomer's; else one that
 // is idle or waits for long; else, of an address that has fewer, one up to kSlow. Of each kind one
 // whose address has most, the longest unused of those; of slow ones the slowest. None that has come
-// within a second, unless its address is the newcomer's or has more. Where places are left to
-// addresses that have fewer, none but of the newcomer's and of those that have more.
+// within a second, unless its address is the newcomer's or has more. Where the last places are not
+// the newcomer's, none but of its address and of those that have more.
 class WhoGivesWay {
  public:
   using Moment = std::chrono::steady_clock::time_point;
@@ -41,12 +42,12 @@ class WhoGivesWay {
     double slowness = 0;  // seconds
   };
 
-  // `newcomer`: it lives as long; none where a descriptor is wanted, for nobody. `all_taken`: no
-  // place is left to anybody.
-  WhoGivesWay(const AddressCounts::Place* newcomer, bool all_taken, Moment now)
+  // `newcomer`: it lives as long; none where a descriptor is wanted, for nobody. `any_place`: it
+  // may have the last ones too.
+  WhoGivesWay(const AddressCounts::Place* newcomer, bool any_place, Moment now)
       : newcomer_(newcomer),
         own_(newcomer == nullptr ? SIZE_MAX : newcomer->count()),
-        all_taken_(all_taken),
+        any_place_(any_place),
         now_(now) {}
 
   // Whether it goes before all that were shown so far.
@@ -56,7 +57,7 @@ class WhoGivesWay {
     const bool is_of_more = !is_own && count > own_;
     const bool is_of_fewer = newcomer_ != nullptr && !is_own && count < own_;
     const bool is_of_others = newcomer_ != nullptr && !is_own && !is_of_more;
-    if (is_of_others && (!all_taken_ || now_ - shown.opened < kShort)) return false;
+    if (is_of_others && (!any_place_ || now_ - shown.opened < kShort)) return false;
     InTheWay how = shown.how;
     const bool may_be_of_many = how == InTheWay::kIdle && (is_own || is_of_more);
     if (may_be_of_many && now_ - shown.used >= kShort) how = InTheWay::kIdleOfMany;
@@ -83,27 +84,28 @@ class WhoGivesWay {
 
   const AddressCounts::Place* const newcomer_;
   const size_t own_;  // connections, of its address
-  const bool all_taken_;
+  const bool any_place_;
   const Moment now_;
   Order first_{kNobody, InTheWay::kBusy, 0, Moment()};
 };
 
-// After a search that found none, which takes O(connections), there is none for as long as keeps
-// searches from taking more than a small part of a thread.
+// After a search that found none, which takes O(connections), there is none for newcomers of that
+// address for as long as keeps searches from taking more than a small part of a thread.
 class NoneFound {
  public:
   using Moment = WhoGivesWay::Moment;
 
-  // For a newcomer whose address has `own`: one that has more finds no more.
-  bool lasts(size_t own, Moment now) const { return own >= own_ && now < until_; }
-  void remember(size_t own, size_t connections, Moment now) {
-    own_ = own;
+  bool lasts(const AddressCounts::Place& newcomer, Moment now) const {
+    return now < until_ && newcomer.address() == address_;
+  }
+  void remember(const AddressCounts::Place& newcomer, size_t connections, Moment now) {
+    address_ = newcomer.address();
     until_ = now + connections * kForEach;
   }
 
  private:
   static constexpr std::chrono::microseconds kForEach{1};
-  size_t own_ = SIZE_MAX;
+  std::string address_;
   Moment until_{};
 };
 
