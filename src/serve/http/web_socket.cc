@@ -63,18 +63,19 @@ void WebSocket::read() {
   if (reading_ || draining_ || ending_ || handler_ == nullptr || under_way_ == kMostUnderWay)
     return;
   reading_ = true;
-  was_empty_ = incoming_.size() == 0;
-  stream_.async_read_some(incoming_, kPieceSize,
-                          [this, alive = connection_.shared_from_this()](Failure failed, size_t) {
-                            on_read(bool(failed));
-                          });
+  const bool begins = incoming_.size() == 0;
+  stream_.async_read_some(
+      incoming_, kPieceSize,
+      [this, begins, alive = connection_.shared_from_this()](Failure failed, size_t bytes) {
+        if (begins && bytes > 0 && handler_ != nullptr) connection_.touch();
+        on_read(bool(failed));
+      });
 }
 
 void WebSocket::on_read(bool failed) {
   reading_ = false;
   if (handler_ == nullptr || ending_) return;
   if (failed) return connection_.close();
-  if (was_empty_ && incoming_.size() > 0) connection_.touch();  // a message begins
   if (held_.empty()) held_ = HeldBytes(budget());
   if (!held_.grow_to(incoming_.capacity() + kMessageOverhead)) {
     return end(websocket::close_code::try_again_later,

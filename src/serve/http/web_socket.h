@@ -99,7 +99,6 @@ class WebSocket final : public Upgraded {
   size_t under_way_ = 0;
   std::chrono::steady_clock::time_point pings_since_;
   int pings_ = 0;
-  bool was_empty_ = true;  // incoming_, when the last read began
   bool open_ = false, reading_ = false, writing_ = false, draining_ = false, ending_ = false;
 };
 
