@@ -66,7 +66,7 @@ bool HttpParser::has_too_many_lines(std::string_view head) {
   if (to > from)
     lines_ += static_cast<size_t>(std::count(head.begin() + from, head.begin() + to, '\n'));
   counted_ = std::max(from, to);
-  return lines_ > kMostFields + 1;  // the first is none
+  return lines_ > kMostFields + 2;  // the first is none; of one too many check_fields() says it
 }
 
 HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
