@@ -113,14 +113,41 @@ TEST_F(WhoGivesWayTest, WhereTheLastPlacesAreOthersOnlyOnesOwnAndWhoHasMoreGiveW
 }
 
 TEST_F(WhoGivesWayTest, ThatNoneWasFoundLastsForThatAddressAndLongerTheMoreThereAre) {
-  const NoneFound::Moment now(std::chrono::hours(1));
+  const Door::Moment now(std::chrono::hours(1));
   const auto &newcomer = of("new"), &next = of("new"), &other = of("other");
-  NoneFound none;
-  EXPECT_FALSE(none.lasts(newcomer, now));
-  none.remember(newcomer, 1000, now);
-  EXPECT_TRUE(none.lasts(next, now + std::chrono::microseconds(999)));
-  EXPECT_FALSE(none.lasts(other, now));
-  EXPECT_FALSE(none.lasts(next, now + std::chrono::microseconds(1000)));
+  Door door;
+  int searches = 0;
+  const auto lets_in = [&](const AddressCounts::Place& place, std::chrono::microseconds later,
+                           bool is_there) {
+    return door.lets_in(place, 1000, 1000, now + later, [&](bool any_place, auto /*at*/) {
+      ++searches;
+      return any_place && is_there;
+    });
+  };
+  EXPECT_TRUE(lets_in(newcomer, {}, true));
+  EXPECT_FALSE(lets_in(newcomer, {}, false));
+  EXPECT_FALSE(lets_in(next, std::chrono::microseconds(999), true));
+  EXPECT_EQ(searches, 2);
+  EXPECT_TRUE(lets_in(other, {}, true));
+  EXPECT_TRUE(lets_in(next, std::chrono::microseconds(1000), true));
+  EXPECT_EQ(searches, 4);
+}
+
+TEST_F(WhoGivesWayTest, TheLastSixteenthOfThePlacesIsForAddressesThatHaveAtMostAsMany) {
+  const auto &one = of("a"), &two = of("b");
+  of("b"), of("b");
+  Door door;
+  bool searched_any = true;
+  const auto make_place = [&](bool any_place, auto /*at*/) {
+    searched_any = any_place;
+    return false;
+  };
+  EXPECT_TRUE(door.lets_in(one, 31, 32, {}, make_place));
+  EXPECT_TRUE(door.lets_in(two, 29, 32, {}, make_place));
+  EXPECT_FALSE(door.lets_in(two, 30, 32, {}, make_place));
+  EXPECT_FALSE(searched_any);
+  EXPECT_FALSE(door.lets_in(one, 32, 32, {}, make_place));
+  EXPECT_TRUE(searched_any);
 }
 
 TEST_F(WhoGivesWayTest, OfEachKindItIsTheLongestUnusedOfTheAddressThatHasMost) {

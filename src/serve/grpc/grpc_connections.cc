@@ -122,7 +122,11 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
   }
   const std::scoped_lock lock(mutex_);
   auto place = std::make_unique<AddressCounts::Place>(counts_, client.address);
-  if (!has_room_for(*place)) return false;
+  const auto now = std::chrono::steady_clock::now();
+  if (!door_.lets_in(*place, given_.size(), limits_.connections, now,
+                     [&](bool any_place, auto at) { return evict(*place, any_place, at); })) {
+    return false;
+  }
   const Address& home = address(client.address);
   if (!watch_reads(socket, home.account, std::move(events), limits_.calls).ok()) return false;
   given_.insert_or_assign(
@@ -130,7 +134,7 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
                   std::make_shared<const Share>(
                       Share{client, part_of(limits_.whole, limits_.of_each), home.streams,
                             part_of(home.answers, limits_.streams), home.watches, home.account}),
-                  std::move(place), std::chrono::steady_clock::now()});
+                  std::move(place), now});
   by_number_[client.connection].peer = peer;
   return true;
 }
@@ -219,20 +223,10 @@ GrpcConnections::SharePtr GrpcConnections::share_at_first(const std::string& pee
   return share;
 }
 
-bool GrpcConnections::has_room_for(const AddressCounts::Place& newcomer) {
-  const auto now = std::chrono::steady_clock::now();
-  if (given_.size() < places_for(newcomer.count(), limits_.connections)) return true;
-  if (none_gives_way_.lasts(newcomer, now)) return false;
-  const bool found = evict(newcomer, now);
-  if (!found) none_gives_way_.remember(newcomer, given_.size(), now);
-  return found;
-}
-
-bool GrpcConnections::evict(const AddressCounts::Place& newcomer,
+bool GrpcConnections::evict(const AddressCounts::Place& newcomer, bool any_place,
                             std::chrono::steady_clock::time_point now) {
   Given* first = nullptr;
-  WhoGivesWay all(&newcomer,
-                  places_for(newcomer.count(), limits_.connections) == limits_.connections, now);
+  WhoGivesWay all(&newcomer, any_place, now);
   for (auto& [peer, given] : given_) {
     if (given.place == nullptr) continue;
     const SeenReads seen = seen_reads(given.descriptor);

@@ -97,10 +97,10 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   SharePtr share_at_first(const std::string& peer, Context context);
   void closed(const std::string& peer, uint64_t connection);
   void end(uint64_t connection);
-  // All under the lock. Whether there is a place for one more of an address, the last sixteenth
-  // being left to those that have at most as many, or one is made. O(connections).
-  bool has_room_for(const AddressCounts::Place& newcomer);
-  bool evict(const AddressCounts::Place& newcomer, std::chrono::steady_clock::time_point now);
+  // Under the lock, as what follows. Ends the one that gives way. False: there is none.
+  // O(connections).
+  bool evict(const AddressCounts::Place& newcomer, bool any_place,
+             std::chrono::steady_clock::time_point now);
   Address& address(const std::string& name);
   int64_t most_calls(uint64_t streams) const;  // of an address
 
@@ -120,7 +120,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   absl::flat_hash_map<const grpc_auth_context*, SharePtr> by_context_;  // of by_number_
   absl::flat_hash_map<std::string, Address> addresses_;
   std::chrono::steady_clock::time_point forgot_{};  // of them those that are gone
-  NoneFound none_gives_way_;
+  Door door_;
 };
 
 }  // namespace fermata::serve

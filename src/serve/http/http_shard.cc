@@ -20,14 +20,9 @@ bool HttpShard::has_room_for(const HttpConnection& newcomer) {
   for (const HttpShard* other = next; other != this; other = other->next) {
     all += other->count.load(std::memory_order_relaxed);
   }
-  const AddressCounts::Place& place = *newcomer.place();
-  const size_t places = places_for(place.count(), options.max_connections);
-  if (all < places) return true;
-  const auto now = std::chrono::steady_clock::now();
-  if (none_gives_way.lasts(place, now)) return false;
-  const bool found = evict(&newcomer, now, places == options.max_connections);
-  if (!found) none_gives_way.remember(place, open.size(), now);
-  return found;
+  return door.lets_in(*newcomer.place(), all, options.max_connections,
+                      std::chrono::steady_clock::now(),
+                      [&](bool any_place, auto now) { return evict(&newcomer, now, any_place); });
 }
 
 bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now,

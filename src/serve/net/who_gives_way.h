@@ -89,23 +89,31 @@ class WhoGivesWay {
   Order first_{kNobody, InTheWay::kBusy, 0, Moment()};
 };
 
-// After a search that found none, which takes O(connections), there is none for newcomers of that
-// address for as long as keeps searches from taking more than a small part of a thread.
-class NoneFound {
+// Where newcomers get a place, or none. After a search that found none, which takes O(connections),
+// there is none for newcomers of that address for as long as keeps searches from taking more than a
+// small part of a thread.
+class Door {
  public:
   using Moment = WhoGivesWay::Moment;
 
-  bool lasts(const AddressCounts::Place& newcomer, Moment now) const {
-    return now < until_ && newcomer.address() == address_;
-  }
-  void remember(const AddressCounts::Place& newcomer, size_t connections, Moment now) {
+  // Whether `newcomer` gets one of `most` places, the last by places_for(), where so many are
+  // `taken`. `make_place(any_place, now)` closes the one that gives way, and says whether there was
+  // one.
+  template <typename MakePlace>
+  bool lets_in(const AddressCounts::Place& newcomer, size_t taken, size_t most, Moment now,
+               MakePlace make_place) {
+    const size_t places = places_for(newcomer.count(), most);
+    if (taken < places) return true;
+    if (now < until_ && newcomer.address() == address_) return false;
+    if (make_place(places == most, now)) return true;
     address_ = newcomer.address();
-    until_ = now + connections * kForEach;
+    until_ = now + taken * kForEach;
+    return false;
   }
 
  private:
   static constexpr std::chrono::microseconds kForEach{1};
-  std::string address_;
+  std::string address_;  // for which none was found
   Moment until_{};
 };
 
