@@ -19,6 +19,13 @@ using Tcp = boost::asio::ip::tcp;
 
 constexpr size_t kBodies = 20, kBody = 200, kBodyHolds = 1024 + kBody;
 
+class IgnoresAll final : public WebSocketHandler {
+ public:
+  void opened(std::shared_ptr<WebSocket> /*socket*/) override {}
+  void message(std::shared_ptr<const WebMessage> /*message*/) override {}
+  void closed() override {}
+};
+
 class HttpShardTest : public ::testing::Test, public HttpHandler {
  protected:
   struct Ends {
@@ -42,6 +49,7 @@ class HttpShardTest : public ::testing::Test, public HttpHandler {
   }
   void request(HttpExchange exchange) override {
     ++requests_;
+    if (exchange.wants_web_socket()) return exchange.upgrade(std::make_shared<IgnoresAll>());
     if (holds_) return held_.push_back(std::move(exchange));
     HttpResponse response;
     response.body.assign(reply_bytes_, 'x');
@@ -235,6 +243,33 @@ TEST_F(HttpShardTest, TheLastPlacesAreLeftToAddressesThatHaveFew) {
   another.server->turn_away();
   EXPECT_THAT(received(another), StartsWith("HTTP/1.1 503"));
   EXPECT_TRUE(second_.has_room_for(*few.server));
+}
+
+// However long its client was silent before, it has as long as others to send the rest.
+TEST_F(HttpShardTest, AWebSocketIsInUseFromWhereAMessageBegins) {
+  options_.budget = std::make_shared<ByteBudget>(1 << 20);
+  Ends ends = connect(second_);
+  ends.server->start();
+  boost::asio::write(ends.client, boost::asio::buffer(std::string(
+                                      "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+                                      "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                                      "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n")));
+  std::string reply;
+  while (reply.empty()) {
+    turn(second_);
+    reply = received(ends);
+  }
+  EXPECT_THAT(reply, StartsWith("HTTP/1.1 101"));
+  EXPECT_EQ(ends.server->in_the_way(now()).how, InTheWay::kIdle);
+  const auto before = now();
+  // Six bytes of a masked text of 100.
+  boost::asio::write(ends.client, boost::asio::buffer(std::string("\x81\xe4\1\2\3\4half a", 12)));
+  while (ends.server->in_the_way(now()).how == InTheWay::kIdle) turn(second_);
+  EXPECT_EQ(ends.server->in_the_way(now()).how, InTheWay::kBusy);
+  const auto used = ends.server->in_the_way(now()).used;
+  EXPECT_GE(used, before);
+  EXPECT_EQ(ends.server->in_the_way(used + HttpShard::kSlow).how, InTheWay::kBusy);
+  EXPECT_EQ(ends.server->in_the_way(used + 2 * HttpShard::kSlow).how, InTheWay::kSlow);
 }
 
 TEST_F(HttpShardTest, AsManyStalledBodiesOfAnotherShardEndAsOneNeeds) {
