@@ -14,6 +14,7 @@ if [ "$length" = check ]; then
   preset=release build=build
   [ -e build/build.ninja ] || cmake --preset bare
   cmake build > build/configure.log # libFuzzer may have been installed since
+  ! grep 'No fuzz targets' build/configure.log >&2 || exit 1
 else
   preset=fuzz build=build-fuzz
   [ -e build-fuzz/build.ninja ] || cmake --preset fuzz
