@@ -215,15 +215,19 @@ TEST_F(FrameWatchTest, KnowsWhatIsHeldOfMessagesThatAreNotWhole) {
 
 // Nothing of them is sent any more, whatever the server makes of them.
 TEST_F(FrameWatchTest, KnowsWhatIsHeldForAClientThatTakesNothing) {
-  for (uint8_t stream = 1; stream <= FrameWatch::kFewAsked + 3; ++stream) {
+  constexpr uint64_t kFew = FrameWatch::kFewAsked;
+  for (uint8_t stream = 1; stream <= kFew + 1; ++stream) {
     EXPECT_TRUE(watch_.see(frame_of(kHeaders, kEndHeaders, stream, "head") +
                            frame_of(kData, kEndStream, stream, message_of(1, 1))));
   }
   EXPECT_EQ(watch_.unread(), 0u);
+  EXPECT_FALSE(watch_.has_enough());
   watch_.stuck(true);
-  EXPECT_EQ(watch_.unread(), 3 * kCall);
+  EXPECT_EQ(watch_.unread(), (kFew + 1) * kCall);
+  EXPECT_TRUE(watch_.has_enough());
   EXPECT_TRUE(watch_.see(frame_of(kReset, 0, 3, "1234")));
-  EXPECT_EQ(watch_.unread(), 2 * kCall);
+  EXPECT_EQ(watch_.unread(), kFew * kCall);
+  EXPECT_FALSE(watch_.has_enough());  // few are read on anyhow
   watch_.stuck(false);
   EXPECT_EQ(watch_.unread(), 0u);
 }

@@ -259,16 +259,17 @@ TEST(WatchedReads, SeeWhatIsSentInPiecesOnce) {
 // Calls whose answers a client does not take are told of when the system takes no more, and when it
 // does again.
 TEST(WatchedReads, TellWhatIsHeldForAClientThatTakesNothing) {
+  constexpr uint32_t kCalls = 2;
   uint64_t held = 0;
   bool has_held = false;
   SocketEvents events;
   events.unread = [&](uint64_t now) {
     held = now;
-    has_held = has_held || now == 2 * FrameWatch::kCallHolds;
+    has_held = has_held || now == kCalls * FrameWatch::kCallHolds;
   };
   const Connected connected(nullptr, std::move(events));
   std::string calls(24, 'P');
-  for (uint32_t call = 0; call < FrameWatch::kFewAsked + 2; ++call) calls += call_of(call);
+  for (uint32_t call = 0; call < kCalls; ++call) calls += call_of(call);
   connected.write(calls);
   ASSERT_TRUE(connected.is_told());
   connected.read_on();

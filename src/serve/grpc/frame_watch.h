@@ -92,15 +92,15 @@ class FrameWatch {
   bool waits() const { return sending_ > 0 || asked_ > 0; }
   // What gRPC holds of messages that are not whole, and of calls of which none has come.
   uint64_t unfinished() const { return unfinished_; }
-  // And of all calls but a few that came whole, while their client is stuck and takes no answers.
-  uint64_t unread() const {
-    return is_stuck_ && asked_ > kFewAsked ? (asked_ - kFewAsked) * kCallHolds : 0;
-  }
-  // Whether what it asks further need not be held yet: its client is stuck, or its address is full
-  // and it has more than a few calls that are not answered.
+  // And of calls that came whole, while their client is stuck and takes no answers.
+  uint64_t unread() const { return is_stuck_ ? asked_ * kCallHolds : 0; }
+  // Whether what it asks further need not be held yet: it has more than a few calls that are not
+  // answered, and its client is stuck or its address full.
   bool has_enough() const {
-    return unread() > 0 || (asked_ > kFewAsked && address_ != nullptr && address_->is_full());
+    return is_stuck_with_many() ||
+           (asked_ > kFewAsked && address_ != nullptr && address_->is_full());
   }
+  bool is_stuck_with_many() const { return is_stuck_ && asked_ > kFewAsked; }
   // Frames that have come, with kCallWork more for each call and each message but its first.
   uint64_t work() const { return work_; }
   // The connection is at its end, or `by_us`: then its calls cost the address nothing.

@@ -203,7 +203,7 @@ bool is_to_wait(int descriptor, Watched& watched) {
   const bool was_paused = std::exchange(watched.paused, false);
   if (watched.watch == 0 || watched.ended || !watched.frames->has_enough()) return false;
   if (watched.goes_on) {
-    watched.goes_on = watched.frames->unread() > 0;
+    watched.goes_on = watched.frames->is_stuck_with_many();
     return false;
   }
   if (has_failed(descriptor)) return false;
@@ -349,8 +349,8 @@ void read_on(int socket, uint64_t watch) {
   if (watched == nullptr || watch == 0) return;
   const std::scoped_lock lock(watched->mutex);  // close() waits for it
   if (watched->watch != watch || !watched->paused) return;
-  const bool is_stuck = watched->frames->unread() > 0;
-  if (steady_now() - watched->paused_since < (is_stuck ? Unread::kPatience : kHeardAgain)) return;
+  const auto pause = watched->frames->is_stuck_with_many() ? Unread::kPatience : kHeardAgain;
+  if (steady_now() - watched->paused_since < pause) return;
   watched->paused = false;
   watched->goes_on = true;
   tell_again(socket);
