@@ -101,6 +101,30 @@ TEST(HttpParser, AHeadHasAsManyLinesHoweverItIsCut) {
   }
 }
 
+// The parser below it lets each piece be as long as a whole head, where of the last only a byte is
+// left that it cannot go on with.
+TEST(HttpParser, AHeadIsAsLongHoweverItIsCut) {
+  for (const size_t length : {HttpParser::kLongestHead, HttpParser::kLongestHead + 1}) {
+    std::string text = "GET /v2 HTTP/1.1\r\nHost: x\r\n";
+    while (text.size() < length - 20'000) text += "A: " + std::string(16'000, 'x') + "\r\n";
+    text += "B: ";
+    text += std::string(length - text.size() - 4, 'x') + "\r\n\r\n";
+    for (const size_t beside : {0, 1, 2, 4, 100}) {
+      HttpParser parser(1000);
+      auto step = HttpParser::Step::kMore;
+      size_t begin = 0, end = 0;
+      while (step == HttpParser::Step::kMore && end < text.size()) {
+        end = std::min(text.find("\r\n", std::max(begin, end) + 5) + 2 + beside, text.size());
+        size_t used = 0;
+        step = parser.feed(std::string_view(text).substr(begin, end - begin), used);
+        begin += used;
+      }
+      const bool fits = length == HttpParser::kLongestHead;
+      EXPECT_EQ(step, fits ? HttpParser::Step::kWhole : HttpParser::Step::kBad) << beside;
+    }
+  }
+}
+
 TEST(HttpParser, LinesOfABodyAreNoneOfTheHeadHoweverItIsCut) {
   const std::string text =
       "POST /v2 HTTP/1.1\r\nHost: x\r\nContent-Length: 300\r\n\r\n" + std::string(300, '\n');

@@ -34,10 +34,16 @@ HttpParser::Step HttpParser::refuse(uint16_t status, std::string says) {
   return Step::kBad;
 }
 
+HttpParser::Step HttpParser::refuse_head() {
+  return refuse(431, fmt::format("the head is longer than {} bytes", kLongestHead));
+}
+
 HttpParser::Step HttpParser::refuse(const boost::system::error_code& failed) {
   if (failed == http::error::header_limit || failed == http::error::buffer_overflow) {
-    const size_t most = parser_->is_header_done() ? kLongestTrailer : kLongestHead;
-    return refuse(431, fmt::format("the head is longer than {} bytes", most));
+    if (!parser_->is_header_done()) return refuse_head();
+    return refuse(431, fmt::format("a line of a chunk, or the fields behind them, take more than "
+                                   "{} bytes",
+                                   kLongestTrailer));
   }
   if (failed == http::error::body_limit) {
     return refuse(413, fmt::format("the body is larger than {} bytes", max_body_));
@@ -93,13 +99,15 @@ HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
     used += taken;
     counted_ -= std::min(counted_, taken);
     if (in_head) head_ += taken;
+    // The parser's own limit is of what it takes at a time.
+    if (head_ > kLongestHead) return refuse_head();
     if (failed == http::error::need_more && piece.size() < left.size()) {
       if (taken == 0) return refuse(http::error::header_limit);
       continue;
     }
     if (failed == http::error::need_more) {
       const std::string_view rest = bytes.substr(used);
-      if (rest.size() >= kLongestHead) return refuse(http::error::header_limit);
+      if (in_head && head_ + rest.size() >= kLongestHead) return refuse_head();
       if (taken > 0) scanned_ = 0;
       if (in_head && has_bare_line_feed(rest, scanned_)) {
         return refuse(400, "not a request of HTTP/1.1: a line feed without a carriage return");

@@ -60,6 +60,7 @@ class HttpParser {
   bool has_too_many_lines(std::string_view head);
   size_t put(std::string_view bytes, boost::system::error_code& failed);
   Step refuse(uint16_t status, std::string says);
+  Step refuse_head();
   Step refuse(const boost::system::error_code& failed);
   std::optional<HttpRefusal> check_head() const;
   std::optional<HttpRefusal> check_fields() const;
