@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
+#include <thread>
 #include <vector>
 
 #include "base/byte_budget.h"
@@ -185,6 +188,26 @@ TEST(Background, WorkThatGoesOnStepByStepDoesNotNestWhereTheThreadsHaveEnded) {
   background.post(step);
   EXPECT_EQ(steps, 100);
   EXPECT_EQ(deepest, 1);
+}
+
+TEST(Background, IsNotGoneBeforeWorkThatAnotherThreadRunsThereHasEnded) {
+  std::promise<void> begun, go;
+  std::atomic<bool> has_ended = false;
+  std::optional<Background> background(std::in_place, 1);
+  background->finish();
+  std::thread another([&] {
+    background->post([&] {
+      begun.set_value();
+      go.get_future().wait();
+      has_ended = true;
+    });
+  });
+  begun.get_future().wait();
+  std::thread frees([&] { go.set_value(); });
+  background.reset();
+  EXPECT_TRUE(has_ended);
+  frees.join();
+  another.join();
 }
 
 TEST(Pace, CountsTheLastSecondOrTwo) {

@@ -46,8 +46,8 @@ class Background {
   // posted. O(log waiting).
   void post(absl::AnyInvocable<void()> work, Price price);
   void post(absl::AnyInvocable<void()> work) { post(std::move(work), Price()); }  // of little work
-  // Returns when all of it has run. What is posted from then on runs where it is posted, but for
-  // what such work posts itself, which follows it.
+  // Returns when all of it has run. What is posted from then on runs where it is posted, or, where
+  // another thread or such work itself runs some, after that.
   void finish();
 
  private:
