@@ -110,11 +110,15 @@ TEST_F(WhoGivesWayTest, WhereTheLastPlacesAreOthersOnlyOnesOwnAndWhoHasMoreGiveW
     EXPECT_EQ(first(&newcomer, {{"own", how, &own}}, false), "own");
     EXPECT_EQ(first(&newcomer, {{"many", how, &many}}, false), "many");
   }
+  for (const InTheWay how : {InTheWay::kLongUpload, InTheWay::kWaitsLong, InTheWay::kBusy}) {
+    EXPECT_EQ(first(&newcomer, {{"many", how, &many}}, false), "");
+    EXPECT_EQ(first(&newcomer, {{"many", how, &many}}, true), "many");
+  }
 }
 
 TEST_F(WhoGivesWayTest, ThatNoneWasFoundLastsForThatAddressAndLongerTheMoreThereAre) {
   const Door::Moment now(std::chrono::hours(1));
-  const auto &newcomer = of("new"), &next = of("new"), &other = of("other");
+  const auto &newcomer = of("new"), &next = of("new");
   Door door;
   int searches = 0;
   const auto lets_in = [&](const AddressCounts::Place& place, std::chrono::microseconds later,
@@ -128,9 +132,13 @@ TEST_F(WhoGivesWayTest, ThatNoneWasFoundLastsForThatAddressAndLongerTheMoreThere
   EXPECT_FALSE(lets_in(newcomer, {}, false));
   EXPECT_FALSE(lets_in(next, std::chrono::microseconds(999), true));
   EXPECT_EQ(searches, 2);
-  EXPECT_TRUE(lets_in(other, {}, true));
+  int others = 0;  // an address may share what is remembered with a few others
+  for (const std::string address : {"a", "b", "c", "d", "e", "f", "g", "h"}) {
+    if (lets_in(of(address), {}, true)) ++others;
+    EXPECT_FALSE(lets_in(next, {}, true));
+  }
+  EXPECT_GE(others, 4);
   EXPECT_TRUE(lets_in(next, std::chrono::microseconds(1000), true));
-  EXPECT_EQ(searches, 4);
 }
 
 TEST_F(WhoGivesWayTest, TheLastSixteenthOfThePlacesIsForAddressesThatHaveAtMostAsMany) {

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <tuple>
 
+#include "absl/hash/hash.h"
 #include "serve/net/address_counts.h"
 
 namespace fermata::serve {
@@ -29,7 +30,7 @@ enum class InTheWay : uint8_t {
 // is idle or waits for long; else, of an address that has fewer, one up to kSlow. Of each kind one
 // whose address has most, the longest unused of those; of slow ones the slowest. None that has come
 // within a second, unless its address is the newcomer's or has more. Where the last places are not
-// the newcomer's, none but of its address and of those that have more.
+// the newcomer's, none but of its address, and of those that have more one that is at no work.
 class WhoGivesWay {
  public:
   using Moment = std::chrono::steady_clock::time_point;
@@ -58,6 +59,7 @@ class WhoGivesWay {
     const bool is_of_fewer = newcomer_ != nullptr && !is_own && count < own_;
     const bool is_of_others = newcomer_ != nullptr && !is_own && !is_of_more;
     if (is_of_others && (!any_place_ || now_ - shown.opened < kShort)) return false;
+    if (!is_own && !any_place_ && is_at_work(shown.how)) return false;
     InTheWay how = shown.how;
     const bool may_be_of_many = how == InTheWay::kIdle && (is_own || is_of_more);
     if (may_be_of_many && now_ - shown.used >= kShort) how = InTheWay::kIdleOfMany;
@@ -79,6 +81,9 @@ class WhoGivesWay {
 
  private:
   static constexpr std::chrono::seconds kShort{1};
+  static bool is_at_work(InTheWay how) {
+    return how == InTheWay::kLongUpload || how == InTheWay::kWaitsLong || how == InTheWay::kBusy;
+  }
   enum Turn : uint8_t { kOwn, kInOrder, kLast, kOfFewer, kNobody };
   using Order = std::tuple<Turn, InTheWay, double, Moment>;
 
@@ -91,7 +96,7 @@ class WhoGivesWay {
 
 // Where newcomers get a place, or none. After a search that found none, which takes O(connections),
 // there is none for newcomers of that address for as long as keeps searches from taking more than a
-// small part of a thread.
+// small part of a thread. (One in 1024 addresses shares that with it.)
 class Door {
  public:
   using Moment = WhoGivesWay::Moment;
@@ -104,17 +109,16 @@ class Door {
                MakePlace make_place) {
     const size_t places = places_for(newcomer.count(), most);
     if (taken < places) return true;
-    if (now < until_ && newcomer.address() == address_) return false;
+    Moment& none_until = none_until_[absl::HashOf(newcomer.address()) % none_until_.size()];
+    if (now < none_until) return false;
     if (make_place(places == most, now)) return true;
-    address_ = newcomer.address();
-    until_ = now + taken * kForEach;
+    none_until = now + taken * kForEach;
     return false;
   }
 
  private:
   static constexpr std::chrono::microseconds kForEach{1};
-  std::string address_;  // for which none was found
-  Moment until_{};
+  std::array<Moment, 1024> none_until_{};  // by address
 };
 
 }  // namespace fermata::serve
