@@ -307,6 +307,11 @@ def fat_heads(stranger):
     held_open(stranger, stranger.http, 1000, head + b"a:\r\n" * ((65_000 - len(head)) // 4) + b"\r\n", b"x", 1)
 
 
+def cut_heads(stranger):
+    """Heads without end, of which each read takes a field and one byte of the next."""
+    held_open(stranger, stranger.http, 900, b"GET /v2 HTTP/1.1\r\nHost: x\r\nA", b": " + b"x" * (16384 - 5) + b"\r\nA", 0.1)
+
+
 def many_fields(stranger):
     """Calls that wait, with five hundred fields of metadata."""
     first = b"\x40\x01a\x01b"
@@ -482,7 +487,7 @@ def pings_of_many(stranger):
 
 ATTACKS = [busy_uploads, busy_requests, busy_web_sockets, pinging_connections, lively_streams, many_watchers, unread_checks,
            stuck_errors, all_classes, many_classes, grpc_classes, medium_replies, empty_blocks, medium_bodies, escaped_parameters,
-           long_ids, fat_heads, many_fields, silent_fields, many_trailers, chunk_extensions, empty_lines, half_closed, unread_ends,
+           long_ids, fat_heads, cut_heads, many_fields, silent_fields, many_trailers, chunk_extensions, empty_lines, half_closed, unread_ends,
            faulty_numbers, unknown_parameters, web_acknowledgements, web_ends, expiring_calls,
            heads_of_many, halves_of_many, errors_of_many, streams_of_many, requests_of_many, pings_of_many]
 EXTRA = {"lively_streams": "streams", "many_watchers": "watchers", "streams_of_many": "streams", "medium_replies": "JSON",
