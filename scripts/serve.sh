@@ -27,12 +27,21 @@ late_models() {
     say "not served, since npm is not installed:" $missing "(make fetch installs it and fetches them)"
     return
   }
-  until curl -sf -o /dev/null localhost:8000/v2/health/ready; do sleep 1; done
+  # The server's process is $$.
+  until curl -sf -o /dev/null localhost:8000/v2/health/ready; do
+    sleep 1
+    kill -0 $$ 2>/dev/null || return 0
+  done
   zoo/fetch || { say "not served, since npm's registry does not answer:" $missing; return; }
   for model in $missing; do
     curl -sf -X POST "localhost:8000/v2/repository/models/$model/load" && say "fetched and loaded: $model"
   done
 }
+for port in 8000 8001 8002; do
+  (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || continue
+  fail "port $port is in use, perhaps by another server" \
+    "stop that, or serve at other ports: build/fermata serve --config zoo/fermata.yaml --http-port 0 --grpc-port 0 --metrics-port 0"
+done
 python3 zoo/make_requests.py
 late_models &
 exec build/fermata serve --config zoo/fermata.yaml
