@@ -52,7 +52,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   const std::string whole = read_in_pieces(text, text.size() + 1);
   const size_t last = text.empty() ? 0 : static_cast<uint8_t>(text.back());
-  for (const size_t piece : {size_t{7}, 1 + last}) {
+  for (const size_t piece : {size_t{1}, size_t{7}, 1 + last}) {
     const std::string seen = read_in_pieces(text, piece);
     // What is wrong with a head that is not whole need not have been noticed yet.
     FERMATA_CHECK(seen == whole || seen + "bad" == whole);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/http_chunks.h"
 #include "base/status.h"
 
 namespace fermata::load {
@@ -26,6 +27,8 @@ absl::StatusOr<bool> HttpResponseParser::feed(std::string_view bytes) {
   waiting_ += bytes;
   size_t used = 0;
   while (used < waiting_.size() && !parser_->is_done()) {
+    const bool in_chunks = parser_->is_header_done() && parser_->chunked();
+    if (in_chunks && waiting_.size() - used < kShortestChunks) break;
     boost::system::error_code failed;
     used += parser_->put(boost::asio::buffer(waiting_) + used, failed);
     if (failed == http::error::need_more) break;

@@ -52,6 +52,19 @@ TEST(HttpParser, ReadsChunksAndUnmeasuredBodies) {
   EXPECT_EQ(parser.take().body, "abc");
 }
 
+TEST(HttpParser, ChunksMayComeByteByByte) {
+  const std::string head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string chunks : {"0\r\n\r\n", "3\r\nabc\r\n0\r\nA: 1\r\n\r\n"}) {
+    HttpResponseParser parser;
+    bool is_whole = false;
+    for (const char byte : head + chunks) {
+      EXPECT_FALSE(is_whole);
+      is_whole = parser.feed({&byte, 1}).value();
+    }
+    EXPECT_TRUE(is_whole) << chunks;
+  }
+}
+
 TEST(HttpParser, AConnectionThatEndsWithNothingSaidIsNoResponse) {
   HttpResponseParser parser;
   EXPECT_FALSE(parser.feed("").value());

@@ -143,6 +143,23 @@ TEST(HttpParser, LinesOfABodyAreNoneOfTheHeadHoweverItIsCut) {
   }
 }
 
+TEST(HttpParser, ChunksMayComeByteByByte) {
+  const std::string head = "POST /v2 HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+  for (const std::string chunks : {"0\r\n\r\n", "0\r\nA: 1\r\n\r\n", "1\r\nx\r\n0;a=b\r\n\r\n"}) {
+    HttpParser parser(1000);
+    std::string left;
+    auto step = HttpParser::Step::kMore;
+    for (const char byte : head + chunks) {
+      EXPECT_NE(step, HttpParser::Step::kWhole);
+      left += byte;
+      size_t used = 0;
+      step = parser.feed(left, used);
+      left.erase(0, used);
+    }
+    EXPECT_EQ(step, HttpParser::Step::kWhole) << chunks;
+  }
+}
+
 TEST(HttpParser, FieldsBehindChunksAreNoneOfTheHead) {
   const std::string head =
       "POST /v2 HTTP/1.1\r\nHost: x\r\nA: 1\r\nTransfer-Encoding: chunked\r\n\r\n";

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "base/http_chunks.h"
+
 namespace fermata::serve {
 namespace {
 
@@ -95,6 +97,7 @@ HttpParser::Step HttpParser::feed(std::string_view bytes, size_t& used) {
     // What it cannot go on with is not looked at beyond some bytes: fields behind the chunks.
     const bool in_chunks = !in_head && parser_->chunked();
     const std::string_view piece = in_chunks ? left.substr(0, kLongestTrailer) : left;
+    if (in_chunks && piece.size() < kShortestChunks) return Step::kMore;
     const size_t taken = put(piece, failed);
     used += taken;
     counted_ -= std::min(counted_, taken);
