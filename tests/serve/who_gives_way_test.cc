@@ -117,13 +117,13 @@ TEST_F(WhoGivesWayTest, WhereTheLastPlacesAreOthersOnlyOnesOwnAndWhoHasMoreGiveW
 }
 
 TEST_F(WhoGivesWayTest, ThatNoneWasFoundLastsForThatAddressAndLongerTheMoreThereAre) {
-  const Door::Moment now(std::chrono::hours(1));
+  const Entrance::Moment now(std::chrono::hours(1));
   const auto &newcomer = of("new"), &next = of("new");
-  Door door;
+  Entrance entrance;
   int searches = 0;
   const auto lets_in = [&](const AddressCounts::Place& place, std::chrono::microseconds later,
                            bool is_there) {
-    return door.lets_in(place, 1000, 1000, now + later, [&](bool any_place, auto /*at*/) {
+    return entrance.lets_in(place, 1000, 1000, now + later, [&](bool any_place, auto /*at*/) {
       ++searches;
       return any_place && is_there;
     });
@@ -144,17 +144,17 @@ TEST_F(WhoGivesWayTest, ThatNoneWasFoundLastsForThatAddressAndLongerTheMoreThere
 TEST_F(WhoGivesWayTest, TheLastSixteenthOfThePlacesIsForAddressesThatHaveAtMostAsMany) {
   const auto &one = of("a"), &two = of("b");
   of("b"), of("b");
-  Door door;
+  Entrance entrance;
   bool searched_any = true;
   const auto make_place = [&](bool any_place, auto /*at*/) {
     searched_any = any_place;
     return false;
   };
-  EXPECT_TRUE(door.lets_in(one, 31, 32, {}, make_place));
-  EXPECT_TRUE(door.lets_in(two, 29, 32, {}, make_place));
-  EXPECT_FALSE(door.lets_in(two, 30, 32, {}, make_place));
+  EXPECT_TRUE(entrance.lets_in(one, 31, 32, {}, make_place));
+  EXPECT_TRUE(entrance.lets_in(two, 29, 32, {}, make_place));
+  EXPECT_FALSE(entrance.lets_in(two, 30, 32, {}, make_place));
   EXPECT_FALSE(searched_any);
-  EXPECT_FALSE(door.lets_in(one, 32, 32, {}, make_place));
+  EXPECT_FALSE(entrance.lets_in(one, 32, 32, {}, make_place));
   EXPECT_TRUE(searched_any);
 }
 

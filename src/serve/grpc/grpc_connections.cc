@@ -123,8 +123,8 @@ bool GrpcConnections::add(int socket, const boost::asio::ip::tcp::endpoint& from
   const std::scoped_lock lock(mutex_);
   auto place = std::make_unique<AddressCounts::Place>(counts_, client.address);
   const auto now = std::chrono::steady_clock::now();
-  if (!door_.lets_in(*place, given_.size(), limits_.connections, now,
-                     [&](bool any_place, auto at) { return evict(*place, any_place, at); })) {
+  if (!entrance_.lets_in(*place, given_.size(), limits_.connections, now,
+                         [&](bool any_place, auto at) { return evict(*place, any_place, at); })) {
     return false;
   }
   const Address& home = address(client.address);

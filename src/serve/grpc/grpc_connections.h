@@ -120,7 +120,7 @@ class GrpcConnections : public std::enable_shared_from_this<GrpcConnections> {
   absl::flat_hash_map<const grpc_auth_context*, SharePtr> by_context_;  // of by_number_
   absl::flat_hash_map<std::string, Address> addresses_;
   std::chrono::steady_clock::time_point forgot_{};  // of them those that are gone
-  Door door_;
+  Entrance entrance_;
 };
 
 }  // namespace fermata::serve

@@ -38,7 +38,7 @@ struct HttpShard {
   std::list<std::shared_ptr<HttpConnection>> open;  // the one longest unused first
   std::atomic<size_t> count = 0;
   std::chrono::steady_clock::time_point searched;  // when none was slow
-  Door door;
+  Entrance entrance;
   // From when on half a request is not waited for.
   std::chrono::steady_clock::time_point wait_for_rest_until =
       std::chrono::steady_clock::time_point::max();

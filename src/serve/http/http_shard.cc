@@ -20,9 +20,9 @@ bool HttpShard::has_room_for(const HttpConnection& newcomer) {
   for (const HttpShard* other = next; other != this; other = other->next) {
     all += other->count.load(std::memory_order_relaxed);
   }
-  return door.lets_in(*newcomer.place(), all, options.max_connections,
-                      std::chrono::steady_clock::now(),
-                      [&](bool any_place, auto now) { return evict(&newcomer, now, any_place); });
+  return entrance.lets_in(
+      *newcomer.place(), all, options.max_connections, std::chrono::steady_clock::now(),
+      [&](bool any_place, auto now) { return evict(&newcomer, now, any_place); });
 }
 
 bool HttpShard::evict(const HttpConnection* newcomer, std::chrono::steady_clock::time_point now,

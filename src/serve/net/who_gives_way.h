@@ -97,7 +97,7 @@ class WhoGivesWay {
 // Where newcomers get a place, or none. After a search that found none, which takes O(connections),
 // there is none for newcomers of that address for as long as keeps searches from taking more than a
 // small part of a thread. (One in 1024 addresses shares that with it.)
-class Door {
+class Entrance {
  public:
   using Moment = WhoGivesWay::Moment;
 
