@@ -59,6 +59,8 @@ struct WorkerOptions {
   Residency residency = Residency::kPlaced;
   // A run that takes longer, and 20 times as long as is expected of it, is stopped.
   Duration run_limit = Duration::seconds(10);
+  // Inputs of a batch that are copied at a time: a larger batch runs in several pieces.
+  uint64_t batch_bytes = uint64_t{64} << 20;
   Isolation isolation = Isolation::kProcess;
   // Workers of a type that use the same process of a model; none: all of those with one thread,
   // one of others.

@@ -209,7 +209,7 @@ class ApartExecutor : public Executor {
     thread_local bool wakes_in_time = false;
     if (!std::exchange(wakes_in_time, true)) prctl(PR_SET_TIMERSLACK, kTimerSlack.nanos());
     limit_ = result.started + batch.limit;
-    run_parts(batch.parts, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
+    run_parts(batch, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
       if (!begun) begun = begin(*loaded, batch.to_the_end, parts);
       return end(*std::exchange(begun, std::nullopt), into);
     });

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -66,7 +67,9 @@ struct BatchRun {
   VariantId variant;
   std::vector<BatchPart> parts;
   Duration limit = Duration::seconds(600);  // beyond it the run is stopped and fails
-  bool to_the_end = false;                  // no item leaves a dynamic network early
+  // Of inputs that are copied at a time; of larger batches several runs are made.
+  uint64_t most_bytes = std::numeric_limits<uint64_t>::max();
+  bool to_the_end = false;  // no item leaves a dynamic network early
   absl::AnyInvocable<void(BatchResult)> done;
 };
 

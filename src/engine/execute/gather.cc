@@ -236,25 +236,51 @@ std::vector<std::string> output_names(const Signature& signature,
   return names;
 }
 
+namespace {
+
+// That are copied of a part: of a request that was split, its rows.
+uint64_t copied_bytes(const BatchPart& part) {
+  const std::vector<Tensor>& inputs = *part.inputs;
+  const uint64_t bytes = payload_bytes(inputs);
+  const bool has_rows = !inputs.empty() && !inputs[0].shape.empty();
+  const auto rows = static_cast<uint64_t>(has_rows ? inputs[0].shape[0] : 0);
+  return rows > part.items ? bytes / rows * part.items : bytes;
+}
+
+// Of the first ones, how many may be copied at a time.
+size_t count_within(absl::Span<const BatchPart> parts, uint64_t most_bytes) {
+  size_t count = 0;
+  for (uint64_t bytes = 0; count < parts.size(); ++count) {
+    bytes += copied_bytes(parts[count]);
+    if (count > 0 && bytes > most_bytes) break;
+  }
+  return count;
+}
+
+}  // namespace
+
 void run_parts(
-    absl::Span<const BatchPart> parts, BatchResult& result,
+    const BatchRun& batch, BatchResult& result,
     absl::FunctionRef<absl::Status(absl::Span<const BatchPart>, BatchResult&)> together) {
+  absl::Span<const BatchPart> parts = batch.parts;
   const bool apart =
       std::any_of(parts.begin(), parts.end(), [](const BatchPart& part) { return part.alone; });
-  if (!apart || parts.size() == 1) {
-    const absl::Status whole = together(parts, result);
-    if (whole.ok()) return;
-    if (parts.size() == 1 || absence_of(whole) != Absence::kNone) {
-      result.parts.resize(parts.size(), whole);
-      return;
+  while (!parts.empty()) {
+    const size_t count = apart ? 1 : count_within(parts, batch.most_bytes);
+    const std::vector<StageRun> stages = result.stages;
+    const absl::Status failed = together(parts.first(count), result);
+    const bool is_for_all = count == 1 || absence_of(failed) != Absence::kNone;
+    if (!failed.ok() && is_for_all) {
+      result.parts.insert(result.parts.end(), count, failed);
+    } else if (!failed.ok()) {
+      result.stages = stages;
+      for (const BatchPart& part : parts.first(count)) {
+        if (absl::Status alone = together({&part, 1}, result); !alone.ok()) {
+          result.parts.push_back(std::move(alone));
+        }
+      }
     }
-    result.parts.clear();
-    result.stages.clear();
-  }
-  for (const BatchPart& part : parts) {
-    if (absl::Status alone = together({&part, 1}, result); !alone.ok()) {
-      result.parts.push_back(std::move(alone));
-    }
+    parts.remove_prefix(count);
   }
 }
 

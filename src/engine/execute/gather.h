@@ -60,8 +60,9 @@ std::vector<std::string> output_names(const Signature& signature,
                                       absl::Span<const BatchPart> parts);
 
 // Runs all parts together, by `together`, which adds one result for each, or none where they fail
-// as one. Then each is run alone; so are those from the start that ask for it.
-void run_parts(absl::Span<const BatchPart> parts, BatchResult& result,
+// as one. Then each is run alone; so are those from the start that ask for it. Where their inputs
+// take more than its `most_bytes`, so many run together as take no more, at least one.
+void run_parts(const BatchRun& batch, BatchResult& result,
                absl::FunctionRef<absl::Status(absl::Span<const BatchPart>, BatchResult&)> together);
 
 // Of scatter() and of a dynamic network's stages: an output does not lead with the batch's items.

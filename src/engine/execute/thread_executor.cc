@@ -48,8 +48,9 @@ class ThreadExecutor : public Executor {
     BatchResult result;
     result.started = monotonic_now();
     first_ = true;
-    run_parts(batch.parts, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
-      // An executor in the place of one that was stuck may not have been able to load it again.
+    run_parts(batch, result, [&](absl::Span<const BatchPart> parts, BatchResult& into) {
+      // An executor in the place of one that was stuck may not have been able to load it
+      // again.
       if (variant == nullptr)
         return error(absl::StatusCode::kUnavailable, "the model is not loaded on this worker");
       return try_parts(*variant, batch.to_the_end, parts, into);

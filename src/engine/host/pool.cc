@@ -91,6 +91,7 @@ absl::StatusOr<std::unique_ptr<Pool>> Pool::make(
     ASSIGN_OR_RETURN(MadeScheduler made, make_one(options));
     if (options.listener) made.scheduler = options.listener(std::move(made.scheduler));
     Driver::Shared shared{pool->ids_, first, {}, {}, options.workers.run_limit};
+    shared.most_bytes = options.workers.batch_bytes;
     shared.observer = options.observer.get();
     shared.guests = made.threaded == nullptr && !plans(options);
     if (options.workers.least) shared.serving = *options.workers.least;

@@ -50,6 +50,7 @@ Replicas::Replicas(const EngineOptions& options,
                             .types = {variant.type},
                             .type_names = {options.workers.types[variant.type].name},
                             .run_limit = options.workers.run_limit,
+                            .most_bytes = options.workers.batch_bytes,
                             .serving = 0};
       first += variant.most;
       cells_[variant.route] = std::make_unique<Cell>(service.name, variant, std::move(shared),

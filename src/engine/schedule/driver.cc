@@ -264,6 +264,7 @@ void Driver::launch(policy::Batch& batch, Time now) {
   running->variant = keys_.variant(variant);
   BatchRun run{.variant = variant};
   run.limit = std::max(shared_.run_limit, (batch.finish - batch.start) * kMostTimesExpected);
+  run.most_bytes = shared_.most_bytes;
   run.parts.reserve(batch.tasks.size());
   for (const policy::Task& task : batch.tasks) {
     Part& part = parts_.at(task.job);

@@ -44,6 +44,7 @@ class Driver {
     std::vector<uint32_t> types = {0};
     std::vector<std::string> type_names = {"default"};
     Duration run_limit = Duration::seconds(10);  // the least after which a run is stopped
+    uint64_t most_bytes = ~uint64_t{0};          // BatchRun's
     uint32_t serving = ~uint32_t{0};             // of its workers, the first so many at the start
     Observer* observer = nullptr;                // outlives the driver
     bool guests = true;  // the scheduler may be called from any thread, by one at a time

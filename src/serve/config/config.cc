@@ -25,6 +25,7 @@
 namespace fermata::serve {
 namespace {
 
+constexpr uint64_t kPartOfBatch = 16;  // of listen.memory_mb, that a batch copies at a time
 constexpr int64_t kMaxPort = 65535;
 constexpr int64_t kMaxWorkers = 1024;
 constexpr double kShortestEpochS = 0.1, kLongestEpochS = 86'400;
@@ -283,6 +284,7 @@ Config config(Reader root, operators::Resolve resolve) {
   engine.groups.delta = fields["scheduler_delta"].between(1e-9, 1, engine.groups.delta);
   engine.scheduler_threads = static_cast<uint32_t>(fields["scheduler_threads"].integer(0, 256, 0));
   engine.workers = worker_options(fields["workers"], config.model_environment);
+  engine.workers.batch_bytes = uint64_t{config.listen.memory_mb} * (1 << 20) / kPartOfBatch;
   config.cluster = cluster_options(fields["cluster"], engine.workers);
   engine.placement = placement_options(fields["placement"], engine.workers);
   engine.latency_quantile = fields["latency_quantile"].between(0.5, 0.99, engine.latency_quantile);
