@@ -96,7 +96,8 @@ class WhoGivesWay {
 
 // Where newcomers get a place, or none. After a search that found none, which takes O(connections),
 // there is none for newcomers of that address for as long as keeps searches from taking more than a
-// small part of a thread. (One in 1024 addresses shares that with it.)
+// small part of a thread. It remembers 1024 such addresses, of which a later one may take the
+// place.
 class Entrance {
  public:
   using Moment = WhoGivesWay::Moment;
@@ -109,16 +110,21 @@ class Entrance {
                MakePlace make_place) {
     const size_t places = places_for(newcomer.count(), most);
     if (taken < places) return true;
-    Moment& none_until = none_until_[absl::HashOf(newcomer.address()) % none_until_.size()];
-    if (now < none_until) return false;
+    const size_t address = absl::HashOf(newcomer.address());
+    NoneFound& none = none_found_[address % none_found_.size()];
+    if (none.address == address && now < none.until) return false;
     if (make_place(places == most, now)) return true;
-    none_until = now + taken * kForEach;
+    none = {address, now + taken * kForEach};
     return false;
   }
 
  private:
   static constexpr std::chrono::microseconds kForEach{1};
-  std::array<Moment, 1024> none_until_{};  // by address
+  struct NoneFound {
+    size_t address = 0;  // hashed
+    Moment until{};
+  };
+  std::array<NoneFound, 1024> none_found_{};
 };
 
 }  // namespace fermata::serve
