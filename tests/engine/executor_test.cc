@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <future>
+#include <optional>
 #include <thread>
 
 #include "base/clock.h"
@@ -24,8 +25,9 @@ using ::testing::ElementsAre;
 class OneModel {
  public:
   explicit OneModel(const std::string& model) : OneModel(model, ExecutorKind::kOnnxRuntime, {}) {}
-  OneModel(const std::string& model, ExecutorKind kind, const Profile& pace)
-      : options_(options_of(kind)),
+  OneModel(const std::string& model, ExecutorKind kind, const Profile& pace,
+           std::optional<Isolation> isolation = std::nullopt)
+      : options_(options_of(kind, isolation)),
         executors_(*make_executors(options_.workers)),
         executor_(executors_->make()) {
     Loader loader(options_, {&executors_, 1});
@@ -43,8 +45,8 @@ class OneModel {
   }
 
   BatchResult run(const std::vector<std::vector<Tensor>>& requests,
-                  const std::vector<std::string>& outputs = {}) {
-    BatchRun batch{.variant = variant_->id};
+                  const std::vector<std::string>& outputs = {}, uint64_t most_bytes = 1 << 20) {
+    BatchRun batch{.variant = variant_->id, .most_bytes = most_bytes};
     for (const std::vector<Tensor>& inputs : requests) {
       batch.parts.push_back({&inputs, &outputs, 0, static_cast<uint32_t>(inputs[0].shape[0])});
     }
@@ -55,9 +57,11 @@ class OneModel {
   }
 
  private:
-  static EngineOptions options_of(ExecutorKind kind) {
+  static EngineOptions options_of(ExecutorKind kind, std::optional<Isolation> isolation) {
     EngineOptions options = options_for(data_folder() + "/repository");
     options.workers.executor = kind;
+    options.workers.isolation = isolation.value_or(options.workers.isolation);
+    options.workers.program = fermata_command();
     return options;
   }
 
@@ -82,6 +86,22 @@ TEST(OnnxExecutor, ABatchIsPutTogetherAndTakenApart) {
   EXPECT_THAT((*result.parts[1])[0].shape, ElementsAre(2, 1));
   EXPECT_EQ((*result.parts[0])[0].data.owner, (*result.parts[2])[0].data.owner)
       << "parts are views of one output";
+}
+
+TEST(Executors, RunABatchInPiecesOfWhatMayBeCopied) {
+  for (const Isolation isolation : {Isolation::kThread, Isolation::kProcess}) {
+    OneModel model("gather", ExecutorKind::kOnnxRuntime, {}, isolation);
+    const BatchResult result =
+        model.run({{index({1})}, {index({2})}, {index({3, 4})}, {index({5})}}, {}, 16);
+    std::vector<std::vector<float>> rows;
+    for (const auto& part : result.parts) rows.push_back(values<float>((*part)[0]));
+    EXPECT_THAT(
+        rows, ElementsAre(ElementsAre(10), ElementsAre(20), ElementsAre(30, 40), ElementsAre(50)));
+    const auto owner = [&](size_t part) { return (*result.parts[part])[0].data.owner; };
+    EXPECT_EQ(owner(0), owner(1));
+    EXPECT_NE(owner(1), owner(2));
+    EXPECT_NE(owner(2), owner(3));
+  }
 }
 
 Profile pace_of(double alpha_ms) {

@@ -38,6 +38,10 @@ TEST(Config, TheRecorderIsBoundedOrOff) {
   ASSERT_TRUE(own.ok()) << own.status();
   EXPECT_EQ(own->recorder.keep, Duration::seconds(20));
   EXPECT_EQ(own->recorder.memory_mb, 9);
+  EXPECT_EQ(usual->engine.workers.batch_bytes, uint64_t{64} << 20);
+  EXPECT_EQ(
+      parse_config("models: m\nlisten: {memory_mb: 1600}", "/srv")->engine.workers.batch_bytes,
+      uint64_t{100} << 20);
   EXPECT_FALSE(parse_config("models: m\nrecorder: off", "/srv")->recorder.on);
   EXPECT_THAT(error_of("models: m\nrecorder: on"), HasSubstr("$.recorder"));
   EXPECT_THAT(error_of("models: m\nrecorder: {memory_mb: 1}"), HasSubstr("$.recorder.memory_mb"));

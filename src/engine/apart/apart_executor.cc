@@ -98,7 +98,7 @@ class ApartExecutor : public Executor {
   // Where nothing has the slot, whoever brings a batch begins it, unless that takes long: its
   // process starts while this worker's thread wakes.
   void run(BatchRun batch) override {
-    if (outstanding_.fetch_add(1) == 0 && begins_at_once(batch.parts)) {
+    if (outstanding_.fetch_add(1) == 0 && begins_at_once(batch)) {
       const std::optional<Loaded> loaded = find(batch.variant);
       FERMATA_CHECK(loaded.has_value());
       begun_ = begin(*loaded, batch.to_the_end, batch.parts);
@@ -193,10 +193,10 @@ class ApartExecutor : public Executor {
     Time start, gathered;
   };
 
-  static bool begins_at_once(absl::Span<const BatchPart> parts) {
+  static bool begins_at_once(const BatchRun& batch) {
     const auto alone = [](const BatchPart& part) { return part.alone; };
-    if (parts.size() > 1 && absl::c_any_of(parts, alone)) return false;
-    return bytes_of(parts) <= kGatheredAtOnce;
+    if (batch.parts.size() > 1 && absl::c_any_of(batch.parts, alone)) return false;
+    return bytes_of(batch.parts) <= std::min(kGatheredAtOnce, batch.most_bytes);
   }
 
   void run_batch(BatchRun& batch) {
